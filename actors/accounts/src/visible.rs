@@ -11,8 +11,7 @@ use garrick_model::{
 /// all.
 pub fn visible(entities: &Entities, who: &Actor, private: &PrivateData) -> Entities {
     let mut seen = entities.clone();
-    let admin = entities.users.get(&who.name).is_some_and(|user| !user.deleted && user.admin >= AdminLevel::Operator);
-    if who.believed || admin {
+    if who.believed || is_operator(entities, &who.name) {
         return seen;
     }
     let coordinated = |of: &Association| entities.coordinates(&of.cluster, &who.name, &of.account);
@@ -31,6 +30,11 @@ pub fn visible(entities: &Entities, who: &Actor, private: &PrivateData) -> Entit
         seen.accounts.retain(|name, _| seen.associations.values().any(|of| of.account == *name));
     }
     seen
+}
+
+/// Is that user an operator or administrator?
+pub fn is_operator(entities: &Entities, user: &str) -> bool {
+    entities.users.get(user).is_some_and(|known| !known.deleted && known.admin >= AdminLevel::Operator)
 }
 
 #[cfg(test)]

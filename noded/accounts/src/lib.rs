@@ -5,11 +5,13 @@
 //! |---|---|
 //! | [`store`] | the database: rows of a batch and its position in one transaction |
 //! | [`entities`] | accounts, users, associations and QOS, and changes of them |
+//! | [`texts`] | scripts and environments |
 //! | [`pages`] | questions to the database, answered in pages of bounded size |
 
 pub mod entities;
 pub mod pages;
 pub mod store;
+pub mod texts;
 
 #[cfg(test)]
 mod testing;

@@ -4,7 +4,7 @@
 //! What is asked for, summed up or ordered by has columns. The rest of a row is in its body (MessagePack, with names): rows gain
 //! fields with each version, and a column for each would have to be added to years of rows at once.
 
-use crate::entities;
+use crate::{entities, texts};
 use garrick_accounts::{messages::LogId, row::JobRow, step::StepRecord};
 use garrick_events::records::job_event::JobEvent;
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
@@ -210,6 +210,7 @@ impl Store {
         }
         for record in jobs {
             put_job(&mut tx, of.id, &JobRow::of(&of.cluster, record)).await?;
+            texts::put(&mut tx, of.id, record).await?;
         }
         if last {
             set_whole(&mut tx, of, true).await?;
@@ -257,6 +258,9 @@ async fn keep(
                     && let Some(row) = newest(&mut tx, of.id, job).await?
                 {
                     known.insert((of.id, job), row);
+                }
+                if let JobEvent::Submitted(record) = &*event {
+                    texts::put(&mut tx, of.id, record).await?;
                 }
                 happened(known, &mut changed, of, job, &event);
             }

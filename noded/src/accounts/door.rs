@@ -4,6 +4,7 @@ use crate::guests::Guests;
 use garrick_accountant::{
     pages::{Cursor, Page, Question},
     store::{Followed, Store, StoreError},
+    texts::Text,
 };
 use garrick_accounts::{
     change::{Actor, Change},
@@ -17,10 +18,12 @@ use garrick_kernel::users;
 use garrick_model::{
     config::{PrivateKind, slurmdbd::DbdConfig},
     entities::Entities,
+    ids::Sluid,
     messages::command::Caller,
     time::Timestamp,
 };
 use garrick_transport::{DoorConn, DoorListener, LinkError, Receiver, Sender};
+use serde_bytes::ByteBuf;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -246,8 +249,8 @@ impl World {
             }
             // Told in parts.
             AccountsRequest::Entities => AccountsReply::Refused(AccountsRefusal::Busy),
-            // Scripts and environments are not kept yet (AccountingStoreFlags).
-            AccountsRequest::Script(_) | AccountsRequest::Environment(_) => AccountsReply::Text(None),
+            AccountsRequest::Script(run) => self.text(run, Text::Script, caller).await,
+            AccountsRequest::Environment(run) => self.text(run, Text::Environment, caller).await,
         }
     }
 
@@ -276,6 +279,24 @@ impl World {
             Ok(Err(refusal)) => AccountsReply::NotChanged(refusal),
             Err(e) => failed(e),
         }
+    }
+
+    /// Scripts and environments are for their owner and administrators (sacct(1), `--batch-script`).
+    async fn text(&self, run: Sluid, which: Text, caller: &Caller) -> AccountsReply {
+        match self.store.text(run, which).await {
+            Ok(Some((owner, text))) if owner == caller.uid || self.is_admin(caller) => {
+                AccountsReply::Text(text.map(ByteBuf::from))
+            }
+            Ok(Some(_)) => AccountsReply::Refused(AccountsRefusal::Denied),
+            Ok(None) => AccountsReply::Text(None),
+            Err(e) => failed(e),
+        }
+    }
+
+    /// Those who are believed, operators and administrators.
+    fn is_admin(&self, caller: &Caller) -> bool {
+        let by = self.actor(caller);
+        by.believed || visible::is_operator(&self.store.entities(), &by.name)
     }
 
     /// Tells a user the entities that he may see.
@@ -307,7 +328,7 @@ impl World {
         else {
             return AccountsReply::Refused(AccountsRefusal::Busy);
         };
-        let private = self.settings.private.has(PrivateKind::Jobs) && !self.is_believed(caller.uid);
+        let private = self.settings.private.has(PrivateKind::Jobs) && !self.is_admin(caller);
         let only = private.then_some(caller.uid);
         match self.store.page(Question { filter, steps, after, only }, cursor).await {
             Ok(Page { jobs, next }) => AccountsReply::Jobs { jobs, next, at: Timestamp::now() },

@@ -20,7 +20,9 @@ use garrick_events::{
 };
 use garrick_frame::LinkKind;
 use garrick_kernel::files::{self, FileError};
-use garrick_model::{entities::Entities, hostlist, ids::RequestId, messages::encoded_bytes};
+use garrick_model::{
+    config::StoreFlags, entities::Entities, hostlist, ids::RequestId, messages::encoded_bytes, spec::JobKind,
+};
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{LinkError, Receiver, Sender};
 use std::{
@@ -88,6 +90,8 @@ pub struct AccountingFeed {
     pub frontend: Address<ControllerMsg>,
     /// Where the service is.
     pub service: Accounting,
+    /// `AccountingStoreFlags`.
+    pub keeps: StoreFlags,
     /// It is given what the service says of accounts, users, associations and QOS.
     pub env: Arc<Env>,
 }
@@ -250,7 +254,7 @@ impl AccountingFeed {
                     None => return Err(FeedError::Closed),
                 },
             };
-            let batch = gather(&first, &mut follower).await?;
+            let batch = self.gather(&first, &mut follower).await?;
             link.send(batch).await?;
             let (when, last) = acknowledged;
             if when.elapsed() >= ACKNOWLEDGE || link.stored.0.saturating_sub(last.0) >= ACKNOWLEDGED {
@@ -287,6 +291,20 @@ impl AccountingFeed {
         Ok(())
     }
 
+    /// An event, and those that come soon after it.
+    async fn gather(&self, first: &Committed, follower: &mut Follower) -> Result<Batch, FollowError> {
+        let mut batch = Batch::default();
+        batch.take(first, self.keeps);
+        let deadline = Instant::now() + GATHER;
+        while batch.seen < EVENTS && batch.bytes < BYTES {
+            match timeout_at(deadline, follower.next()).await {
+                Ok(next) => batch.take(&next?, self.keeps),
+                Err(_) => break,
+            }
+        }
+        Ok(batch)
+    }
+
     /// Events up to now, and then all jobs as they are: so both are of one position.
     async fn snapshot(&self, link: &mut Link, follower: &mut Follower) -> Result<(), FeedError> {
         let state = self.log.value().copy().map_err(|e| FeedError::State(e.to_string()))?;
@@ -294,13 +312,13 @@ impl AccountingFeed {
         while link.stored < position {
             let mut batch = Batch::default();
             while batch.upto < position && batch.seen < EVENTS && batch.bytes < BYTES {
-                batch.take(&follower.next().await?);
+                batch.take(&follower.next().await?, self.keeps);
             }
             link.send(batch).await?;
         }
         let (mut jobs, mut bytes): (Vec<JobRecord>, usize) = (Vec::new(), 0);
         for (_, record) in state.jobs.iter() {
-            let record = record.without_work();
+            let record = kept_work(record, self.keeps);
             bytes += encoded_bytes(&record);
             jobs.push(record);
             if bytes >= BYTES {
@@ -395,36 +413,22 @@ struct Batch {
 }
 
 impl Batch {
-    fn take(&mut self, committed: &Committed) {
+    fn take(&mut self, committed: &Committed, keeps: StoreFlags) {
         self.upto = committed.position;
         self.seen += 1;
-        if let Some(event) = wanted(&committed.event) {
+        if let Some(event) = wanted(&committed.event, keeps) {
             self.bytes += encoded_bytes(&event);
             self.events.push(event);
         }
     }
 }
 
-/// An event, and those that come soon after it.
-async fn gather(first: &Committed, follower: &mut Follower) -> Result<Batch, FollowError> {
-    let mut batch = Batch::default();
-    batch.take(first);
-    let deadline = Instant::now() + GATHER;
-    while batch.seen < EVENTS && batch.bytes < BYTES {
-        match timeout_at(deadline, follower.next()).await {
-            Ok(next) => batch.take(&next?),
-            Err(_) => break,
-        }
-    }
-    Ok(batch)
-}
-
-/// What accounting needs of an event: those of jobs without scripts and environments, and results of steps.
-fn wanted(event: &ControllerEvent) -> Option<ControllerEvent> {
+/// What accounting needs of an event: those of jobs, of scripts and environments what the site wants kept, and results of steps.
+fn wanted(event: &ControllerEvent, keeps: StoreFlags) -> Option<ControllerEvent> {
     match event {
         ControllerEvent::Job { job, event } => {
             let event = match &**event {
-                JobEvent::Submitted(record) => JobEvent::Submitted(Box::new(record.without_work())),
+                JobEvent::Submitted(record) => JobEvent::Submitted(Box::new(kept_work(record, keeps))),
                 event => event.clone(),
             };
             Some(ControllerEvent::Job { job: *job, event: Box::new(event) })
@@ -432,6 +436,22 @@ fn wanted(event: &ControllerEvent) -> Option<ControllerEvent> {
         ControllerEvent::Steps { .. } => Some(event.clone()),
         _ => None,
     }
+}
+
+/// A job with that of its script and environment which is kept. Only batch jobs have such (slurm.conf(5), `AccountingStoreFlags`).
+/// Tasks of an array have those of the array.
+fn kept_work(record: &JobRecord, keeps: StoreFlags) -> JobRecord {
+    let mut kept = record.without_work();
+    if record.spec.kind == JobKind::Batch && record.array_task.is_none() {
+        let spec = Arc::make_mut(&mut kept.spec);
+        if keeps.script {
+            spec.script.clone_from(&record.spec.script);
+        }
+        if keeps.environment {
+            spec.environment = Arc::clone(&record.spec.environment);
+        }
+    }
+    kept
 }
 
 fn read_identity(path: &Path) -> Result<Option<LogId>, FileError> {

@@ -548,6 +548,7 @@ pub async fn start(
         log: Arc::clone(&log) as _,
         frontend: frontend.clone(),
         service: service.clone(),
+        keeps: cluster.config.store_flags,
         env: Arc::clone(&env),
     };
     let feed = feed.start(cluster.config.accounting);

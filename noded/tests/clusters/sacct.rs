@@ -149,3 +149,30 @@ fn rows_of_others_are_hidden_where_an_embedded_cluster_keeps_jobs_private() {
     assert_eq!(of_others, "");
     assert_eq!(c.sh("sacct -a -nPX -o jobid,jobname").ok().out, format!("{job}|hers\n"));
 }
+
+#[test]
+fn scripts_and_environments_are_kept_where_the_site_wants_them() {
+    if !is_root() {
+        eprintln!("skipped: scripts_and_environments_are_kept_where_the_site_wants_them needs root");
+        return;
+    }
+    let shape = ["--nodes", "1", "--cpus", "4", "--memory", "1000"];
+    let c = Cluster::up_with("sacct-texts", &shape, |_| "AccountingStoreFlags=job_script,job_env".to_owned());
+    let text = "#!/bin/sh\n#SBATCH -J kept -o /dev/null -a 1-2\nexit 0\n";
+    let path = c.script("kept.sh", text);
+    let job = c.sh(&format!("MARK='one two' sbatch {}", path.display())).ok().job();
+    awaited(&c, &format!("-nPX -o jobid,state -j {job}"), |said| said.matches("COMPLETED").count() == 2);
+    let rule = "-".repeat(80);
+    let said = c.sh(&format!("sacct -B -j {job}_2")).ok().out;
+    assert_eq!(said, format!("Batch Script for {job}_2\n{rule}\n{text}"));
+    let environment = c.sh(&format!("sacct --env-vars -j {job}_1")).ok().out;
+    assert!(environment.starts_with(&format!("Environment used for {job}_1 (must be batch to display)\n{rule}\n")));
+    assert!(environment.contains("\nMARK=one two\n"), "{environment}");
+    let of_others = answer(c.command_as(65534, "sacct").args(["-B", "-j", &job])).ok().out;
+    assert_eq!(of_others, "");
+    // Jobs that are no batch jobs have none.
+    c.sh("srun -J none true").ok();
+    let run = awaited(&c, "-nPX -o jobid,state --name=none", |said| said.contains("COMPLETED"));
+    let run = run.split('|').next().unwrap();
+    assert_eq!(c.sh(&format!("sacct -B -j {run}")).ok().out, format!("Batch Script for {run}\n{rule}\nNONE\n"));
+}

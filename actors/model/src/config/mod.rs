@@ -55,6 +55,7 @@ pub use settings::priority::{PriorityFlags, PrioritySettings, WeighedTres, amoun
 pub use settings::private::{PrivateData, PrivateKind};
 pub use settings::prolog_flags::{PrologFlag, PrologFlags};
 pub use settings::row::{Class, ShowFacts};
+pub use settings::store_flags::StoreFlags;
 pub use show::show_config;
 pub use syntax::nearest::nearest;
 pub use syntax::report::{ConfigReport, Place, Problem, SettingError, Severity};

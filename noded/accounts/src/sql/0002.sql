@@ -14,3 +14,14 @@ CREATE TABLE transactions (
 CREATE INDEX transactions_by_time ON transactions (time_ms);
 DROP INDEX jobs_by_end;
 CREATE INDEX jobs_in_time ON jobs (cluster, end_ms, since_ms, job, sluid);
+CREATE TABLE texts (
+    hash VARBINARY(32) NOT NULL PRIMARY KEY,
+    body BLOB NOT NULL
+);
+CREATE TABLE works (
+    cluster BIGINT NOT NULL,
+    job BIGINT NOT NULL,
+    kind SMALLINT NOT NULL,
+    hash VARBINARY(32) NOT NULL,
+    PRIMARY KEY (cluster, job, kind)
+);

@@ -19,6 +19,7 @@ use super::{
     private::PrivateData,
     prolog_flags::PrologFlags,
     row::settings_with_rows,
+    store_flags::StoreFlags,
 };
 use crate::{
     config::syntax::{
@@ -331,6 +332,8 @@ settings_with_rows! {
         pub completion: CompletionSettings,
         /// `PrivateData`: what ordinary users may not see of others.
         pub private_data: PrivateData,
+        /// `AccountingStoreFlags`: what accounting keeps of jobs besides their rows.
+        pub store_flags: StoreFlags,
         /// `PreemptType`, `PreemptMode` and what belongs to them.
         pub preempt: PreemptSettings,
         /// `ResumeProgram` and its relatives.

@@ -79,6 +79,7 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("JobCompType", "jobs_that_are_over_are_lines_of_a_file_and_given_to_a_script"),
     ("JobCompLoc", "jobs_that_are_over_are_lines_of_a_file_and_given_to_a_script"),
     ("JobCompParams", "a_document_has_the_script_and_the_comment_where_the_site_wants_them"),
+    ("AccountingStoreFlags", "scripts_and_environments_are_kept_where_the_site_wants_them"),
     ("AccountingStorageType", "what_jobs_came_to_is_found_and_survives_kills"),
     ("ClusterName", "numbers_and_defaults_of_jobs_are_those_of_the_site"),
     ("FirstJobId", "numbers_and_defaults_of_jobs_are_those_of_the_site"),

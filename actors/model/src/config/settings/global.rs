@@ -73,7 +73,9 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         "`accounting_storage/slurmdbd`: the controller feeds the service of accounting on its host; `none`: nothing is recorded")
         .shown(Show::AsWritten),
     Key::not_yet("AccountingStorageUser", "").shown(Show::Hidden),
-    Key::not_yet("AccountingStoreFlags", NULL),
+    Key::honoured("AccountingStoreFlags", NULL, |c, text| Ok(c.store_flags.set(text)),
+        "what is kept of jobs besides: `job_script`, `job_env`; `job_comment` and `job_extra` always are")
+        .shown(Show::AsWritten),
     Key::own_way("AcctGatherEnergyType", NULL),
     Key::own_way("AcctGatherFilesystemType", NULL),
     Key::own_way("AcctGatherInterconnectType", NULL),

@@ -26,6 +26,7 @@ pub(super) mod prolog_flags;
 mod restricted;
 pub(super) mod row;
 pub(super) mod scheduling;
+pub(super) mod store_flags;
 
 #[cfg(test)]
 mod effects_test;
