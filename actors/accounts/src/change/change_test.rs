@@ -1,0 +1,359 @@
+//! Random changes by random people keep what must always hold.
+
+#![allow(clippy::unwrap_used)]
+use super::{
+    Actor, AddAccounts, AddUsers, Change, ChangeRefusal, apply,
+    edit::{AccountEdit, AssocEdit, AssocFilter, ClusterEdit, Edit, ListEdit, QosEdit, TresEdit, UserEdit},
+    fresh, register_cluster,
+    rights::is_coordinator,
+};
+use garrick_model::{
+    entities::{
+        Entities, ROOT,
+        association::{AssocId, Association, Shares},
+        limits::{Count, TresLimit},
+        names::AdminLevel,
+    },
+    time::Timestamp,
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const NOW: Timestamp = Timestamp(1_000_000);
+
+fn name(names: &'static [&'static str]) -> impl Strategy<Value = String> {
+    prop::sample::select(names).prop_map(str::to_owned)
+}
+
+fn account() -> impl Strategy<Value = String> {
+    name(&["a", "b", "c", "d", "root"])
+}
+
+fn user() -> impl Strategy<Value = String> {
+    name(&["ann", "bob", "cora", "dave", "root"])
+}
+
+fn some<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> impl Strategy<Value = Vec<T>> {
+    prop::collection::vec(of, 0..3)
+}
+
+fn qos_names() -> impl Strategy<Value = BTreeSet<String>> {
+    prop::collection::btree_set(name(&["normal", "high", "low"]), 0..3)
+}
+
+fn edit() -> impl Strategy<Value = AssocEdit> {
+    let shares =
+        prop_oneof![Just(Edit::Keep), Just(Edit::Clear), (0..9_u32).prop_map(|n| Edit::Set(Shares::Number(n)))];
+    let counts = prop_oneof![Just(Count::GrpJobs), Just(Count::MaxJobs), Just(Count::MaxWall)];
+    let counts = prop::collection::btree_map(counts, prop::option::of(0..9_u64), 0..2);
+    let tres = prop_oneof![
+        Just(TresEdit::Clear),
+        (0..9_u64).prop_map(TresEdit::Set),
+        (0..9_u64).prop_map(TresEdit::Add),
+        (0..9_u64).prop_map(TresEdit::Subtract)
+    ];
+    let tres = prop::collection::btree_map(name(&["cpu", "mem"]), tres, 0..2);
+    let qos = prop_oneof![
+        Just(ListEdit::Keep),
+        qos_names().prop_map(ListEdit::Set),
+        (qos_names(), qos_names()).prop_map(|(added, removed)| ListEdit::Change { added, removed })
+    ];
+    let default = prop_oneof![Just(Edit::Keep), Just(Edit::Clear), name(&["normal", "high"]).prop_map(Edit::Set)];
+    (shares, counts, tres, qos, default).prop_map(|(shares, counts, tres, qos, default_qos)| AssocEdit {
+        shares,
+        counts,
+        tres: BTreeMap::from([(TresLimit::MaxTresPerJob, tres)]),
+        qos,
+        default_qos,
+        ..AssocEdit::default()
+    })
+}
+
+fn filter() -> impl Strategy<Value = AssocFilter> {
+    (some(name(&["one", "two"])), some(account()), some(user())).prop_map(|(clusters, accounts, users)| AssocFilter {
+        clusters,
+        accounts,
+        users,
+        ..AssocFilter::default()
+    })
+}
+
+fn level() -> impl Strategy<Value = Option<AdminLevel>> {
+    prop_oneof![
+        Just(None),
+        Just(Some(AdminLevel::None)),
+        Just(Some(AdminLevel::Operator)),
+        Just(Some(AdminLevel::Administrator))
+    ]
+}
+
+fn added_users() -> impl Strategy<Value = Change> {
+    let places = (some(account()), some(name(&["one", "two"])), some(name(&["short"])));
+    (some(user()), places, prop::option::of(account()), level(), some(name(&["k", "l"])), edit()).prop_map(
+        |(names, (accounts, clusters, partitions), default_account, admin, wckeys, edit)| {
+            Change::AddUsers(AddUsers {
+                names,
+                accounts,
+                clusters,
+                partitions,
+                default_account,
+                admin,
+                wckeys,
+                default_wckey: None,
+                edit,
+            })
+        },
+    )
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let cluster = |names| some(name(names));
+    prop_oneof![
+        (some(account()), cluster(&["one", "two"]), prop::option::of(account()), edit()).prop_map(
+            |(names, clusters, parent, edit)| {
+                Change::AddAccounts(AddAccounts { names, clusters, parent, account: AccountEdit::default(), edit })
+            }
+        ),
+        added_users(),
+        (filter(), prop::option::of(account()), edit(), prop::option::of(any::<bool>())).prop_map(
+            |(filter, parent, edit, users_are_coordinators)| Change::ModifyAccounts {
+                filter,
+                account: AccountEdit { users_are_coordinators, ..AccountEdit::default() },
+                parent,
+                edit
+            }
+        ),
+        (filter(), edit()).prop_map(|(filter, edit)| Change::ModifyUsers { filter, user: UserEdit::default(), edit }),
+        (filter(), level(), prop::option::of(account()), prop::option::of(user())).prop_map(
+            |(filter, admin, default_account, new_name)| Change::ModifyUsers {
+                filter,
+                user: UserEdit { admin, default_account, new_name, ..UserEdit::default() },
+                edit: AssocEdit::default()
+            }
+        ),
+        filter().prop_map(Change::DeleteUsers),
+        filter().prop_map(Change::DeleteAccounts),
+        some(name(&["high", "low"])).prop_map(|names| Change::AddQos { names, edit: QosEdit::default() }),
+        some(name(&["high", "low", "normal"])).prop_map(Change::DeleteQos),
+        (some(account()), some(user())).prop_map(|(accounts, users)| Change::AddCoordinators { accounts, users }),
+        (some(account()), some(user())).prop_map(|(accounts, users)| Change::DeleteCoordinators { accounts, users }),
+        some(name(&["two"])).prop_map(|names| Change::AddClusters {
+            names,
+            cluster: ClusterEdit::default(),
+            edit: AssocEdit::default()
+        }),
+        some(name(&["two"])).prop_map(Change::DeleteClusters),
+    ]
+}
+
+fn actor() -> impl Strategy<Value = Actor> {
+    prop_oneof![
+        Just(Actor { name: "slurm".to_owned(), believed: true }),
+        user().prop_map(|name| Actor { name, believed: false })
+    ]
+}
+
+/// A cluster `one`, with accounts `a` and `b` and `c` below `a`; `cora` coordinates `a`.
+fn start() -> Entities {
+    let mut entities = fresh(NOW);
+    register_cluster(&mut entities, "one", NOW, &BTreeMap::new());
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let accounts = |all: &[&str], parent: &str| {
+        Change::AddAccounts(AddAccounts {
+            names: names(all),
+            parent: Some(parent.to_owned()),
+            ..AddAccounts::default()
+        })
+    };
+    let users = |all: &[&str], account: &str| {
+        Change::AddUsers(AddUsers { names: names(all), accounts: names(&[account]), ..AddUsers::default() })
+    };
+    let all = [
+        accounts(&["a", "b"], ROOT),
+        accounts(&["c"], "a"),
+        users(&["cora", "ann"], "a"),
+        users(&["bob"], "b"),
+        Change::AddQos { names: names(&["high"]), edit: QosEdit::default() },
+        Change::AddCoordinators { accounts: names(&["a"]), users: names(&["cora"]) },
+    ];
+    let all = Change::Several(all.to_vec());
+    apply(&mut entities, &all, &Actor { name: ROOT.to_owned(), believed: true }, NOW).unwrap();
+    entities
+}
+
+fn living(entities: &Entities) -> impl Iterator<Item = &Association> {
+    entities.associations.values().filter(|a| !a.deleted)
+}
+
+/// Every association hangs below the root of its cluster, over associations of accounts that live.
+fn is_a_tree(entities: &Entities) {
+    for association in living(entities) {
+        let line: Vec<&Association> = entities.lineage(association.id).collect();
+        let top = line.last().unwrap();
+        assert!(top.parent.is_none() && top.account == ROOT && top.user.is_none(), "{association:?} is below {top:?}");
+        for above in &line[1..] {
+            assert!(!above.deleted && above.user.is_none() && above.cluster == association.cluster, "{above:?}");
+        }
+        assert!(!entities.clusters[&association.cluster].deleted);
+    }
+}
+
+fn accounts_and_users_are_there(entities: &Entities) {
+    for association in living(entities) {
+        assert!(!entities.accounts[&association.account].deleted, "{association:?}");
+        if let Some(user) = &association.user {
+            assert!(!entities.users[user].deleted, "{association:?}");
+            let above = &entities.associations[&association.parent.unwrap()];
+            assert_eq!(above.account, association.account);
+        }
+    }
+}
+
+fn each_user_has_one_default(entities: &Entities) {
+    let mut defaults: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for association in living(entities) {
+        if let Some(user) = &association.user {
+            *defaults.entry((&association.cluster, user)).or_default() += usize::from(association.is_default);
+        }
+    }
+    assert!(defaults.values().all(|n| *n == 1), "{defaults:?}");
+}
+
+fn names_are_unique(entities: &Entities) {
+    let names: Vec<_> = living(entities).map(super::AssocName::from).collect();
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+}
+
+fn default_qos_may_be_used(entities: &Entities) {
+    for association in living(entities) {
+        let effective = entities.effective(association.id);
+        assert!(effective.default_qos.is_none_or(|name| effective.qos.contains(&name)), "{association:?}");
+    }
+}
+
+/// What had a number keeps it, for the same name or for nothing.
+fn numbers_are_not_used_again(before: &Entities, after: &Entities, renamed: bool) {
+    for (id, old) in &before.associations {
+        let new = &after.associations[id];
+        assert_eq!((&old.cluster, &old.account, &old.partition), (&new.cluster, &new.account, &new.partition));
+        assert!(renamed || old.user == new.user);
+    }
+    for (id, old) in &before.qos {
+        assert_eq!(old.id, after.qos[id].id);
+    }
+}
+
+/// Whoever has no level and coordinates nothing above it changes no association but his own default; and nobody without a level gives
+/// one, or changes QOS, clusters or facts of accounts.
+fn stayed_within_his_rights(before: &Entities, after: &Entities, actor: &Actor) {
+    let level = before.users.get(&actor.name).filter(|user| !user.deleted).map_or(AdminLevel::None, |user| user.admin);
+    if actor.believed || level >= AdminLevel::Operator {
+        return;
+    }
+    assert_eq!((&before.qos, &before.clusters), (&after.qos, &after.clusters));
+    for (name, user) in &after.users {
+        let before = before.users.get(name).map_or(AdminLevel::None, |user| user.admin);
+        assert!(user.admin <= before, "{name} came to {:?}", user.admin);
+    }
+    for (id, new) in &after.associations {
+        let old = before.associations.get(id);
+        if old == Some(new) {
+            continue;
+        }
+        let own_default = old.is_some_and(|old| {
+            old.user.as_ref() == Some(&actor.name) && Association { is_default: new.is_default, ..old.clone() } == *new
+        });
+        let above = |a: &Association| a.parent.is_some_and(|above| is_coordinator(before, above, &actor.name));
+        let his =
+            old.filter(|old| !old.deleted).map_or_else(|| above(new) || is_below_his(before, after, new, actor), above);
+        let default_only = old.is_some_and(|old| Association { is_default: new.is_default, ..old.clone() } == *new);
+        assert!(his || own_default || default_only, "{actor:?} changed {old:?} to {new:?}");
+        limits_are_within_those_above(after, old, new);
+    }
+}
+
+/// New ones below new ones: the first that was there before is his.
+fn is_below_his(before: &Entities, after: &Entities, new: &Association, actor: &Actor) -> bool {
+    let mut line = after.lineage(new.id).skip(1).map(|above| above.id);
+    let first: Option<AssocId> = line.find(|id| before.associations.get(id).is_some_and(|a| !a.deleted));
+    first.is_some_and(|id| is_coordinator(before, id, &actor.name))
+}
+
+fn limits_are_within_those_above(after: &Entities, old: Option<&Association>, new: &Association) {
+    let Some(above) = new.parent else { return };
+    let has = after.effective(above);
+    for (count, number) in &new.limits.counts {
+        let before = old.and_then(|old| old.limits.count(*count));
+        let bound = has.limits.count(*count);
+        assert!(before == Some(*number) || bound.is_none_or(|bound| *number <= bound), "{new:?}");
+    }
+    let had = old.map(|old| old.qos.own.clone().unwrap_or_default().into_iter().chain(old.qos.added.clone()));
+    let had: BTreeSet<String> = had.into_iter().flatten().collect();
+    let own = new.qos.own.iter().flatten().chain(&new.qos.added);
+    for name in own {
+        assert!(has.qos.contains(name) || had.contains(name) || name == "normal", "{new:?} has {name}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn whatever_is_changed_by_whomever_the_rules_hold(steps in prop::collection::vec((change(), actor()), 1..40)) {
+        let mut entities = start();
+        for (change, actor) in &steps {
+            let mut next = entities.clone();
+            let applied = apply(&mut next, change, actor, NOW);
+            let mut again = entities.clone();
+            prop_assert_eq!(&applied, &apply(&mut again, change, actor, NOW));
+            prop_assert_eq!(&again, &next);
+            let Ok(applied) = applied else { continue };
+            prop_assert!(next.version == entities.version + 1);
+            prop_assert!(applied.transactions.iter().all(|t| t.actor == actor.name && t.time == NOW));
+            is_a_tree(&next);
+            accounts_and_users_are_there(&next);
+            each_user_has_one_default(&next);
+            names_are_unique(&next);
+            default_qos_may_be_used(&next);
+            let renamed = matches!(change, Change::ModifyUsers { user: UserEdit { new_name: Some(_), .. }, .. });
+            numbers_are_not_used_again(&entities, &next, renamed);
+            stayed_within_his_rights(&entities, &next, actor);
+            entities = next;
+        }
+    }
+}
+
+#[test]
+fn a_coordinator_gives_no_more_than_his_account_has() {
+    let cora = Actor { name: "cora".to_owned(), believed: false };
+    let modify = |accounts: &[&str], users: &[&str], edit: AssocEdit| {
+        let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let filter = AssocFilter { accounts: all(accounts), users: all(users), ..AssocFilter::default() };
+        Change::ModifyUsers { filter, user: UserEdit::default(), edit }
+    };
+    let jobs = |n| AssocEdit { counts: BTreeMap::from([(Count::MaxJobs, n)]), ..AssocEdit::default() };
+    let mut entities = start();
+    assert!(apply(&mut entities, &modify(&["a"], &["ann"], jobs(Some(5))), &cora, NOW).is_ok());
+    // The account has no limit: what is set is only lowered.
+    for n in [Some(6), None] {
+        let refused = apply(&mut entities.clone(), &modify(&["a"], &["ann"], jobs(n)), &cora, NOW);
+        assert_eq!(refused, Err(ChangeRefusal::BeyondParent));
+    }
+    let high = AssocEdit { qos: ListEdit::Set(["high".to_owned()].into()), ..AssocEdit::default() };
+    let refused = apply(&mut entities.clone(), &modify(&["a"], &["ann"], high), &cora, NOW);
+    assert_eq!(refused, Err(ChangeRefusal::Denied));
+    let outside = apply(&mut entities.clone(), &modify(&["b"], &["bob"], jobs(Some(1))), &cora, NOW);
+    assert_eq!(outside, Err(ChangeRefusal::Denied));
+    // CVE-2025-43904: nobody but an administrator gives a level, in whatever way.
+    let level = UserEdit { admin: Some(AdminLevel::Administrator), ..UserEdit::default() };
+    let filter = AssocFilter { users: vec!["cora".to_owned()], ..AssocFilter::default() };
+    let promoted = Change::ModifyUsers { filter, user: level, edit: AssocEdit::default() };
+    assert_eq!(apply(&mut entities.clone(), &promoted, &cora, NOW), Err(ChangeRefusal::Denied));
+    let new = AddUsers {
+        names: vec!["eve".to_owned()],
+        accounts: vec!["a".to_owned()],
+        admin: Some(AdminLevel::Operator),
+        ..AddUsers::default()
+    };
+    assert_eq!(apply(&mut entities, &Change::AddUsers(new), &cora, NOW), Err(ChangeRefusal::AdminLevel));
+}

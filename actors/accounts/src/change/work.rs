@@ -1,0 +1,158 @@
+//! A change on its way: the entities, who asks, and what was done so far.
+
+use super::{Actor, Affected, Applied, AssocName, Change, ChangeRefusal, Transaction, tree};
+use garrick_model::{
+    entities::{
+        Entities,
+        association::{AssocId, Association},
+    },
+    time::Timestamp,
+};
+
+/// Longest name that is kept.
+const LONGEST_NAME: usize = 250;
+/// Longest other text that is kept.
+const LONGEST_TEXT: usize = 4096;
+
+pub(super) struct Work<'a> {
+    pub entities: &'a mut Entities,
+    pub actor: &'a Actor,
+    pub now: Timestamp,
+    applied: Applied,
+}
+
+impl<'a> Work<'a> {
+    pub fn new(entities: &'a mut Entities, actor: &'a Actor, now: Timestamp) -> Self {
+        Self { entities, actor, now, applied: Applied::default() }
+    }
+
+    pub fn finish(self) -> Applied {
+        self.applied
+    }
+
+    /// Carries out one change.
+    pub fn change(&mut self, change: &Change) -> Result<(), ChangeRefusal> {
+        match change {
+            Change::Several(all) => all.iter().try_for_each(|one| self.change(one)),
+            Change::AddClusters { names, cluster, edit } => self.add_clusters(names, cluster, edit),
+            Change::ModifyClusters { names, cluster, edit } => self.modify_clusters(names, cluster, edit),
+            Change::DeleteClusters(names) => self.delete_clusters(names),
+            Change::AddAccounts(add) => self.add_accounts(add),
+            Change::ModifyAccounts { filter, account, parent, edit } => {
+                self.modify_accounts(filter, account, parent.as_deref(), edit)
+            }
+            Change::DeleteAccounts(filter) => self.delete_accounts(filter),
+            Change::AddUsers(add) => self.add_users(add),
+            Change::ModifyUsers { filter, user, edit } => self.modify_users(filter, user, edit),
+            Change::DeleteUsers(filter) => self.delete_users(filter),
+            Change::AddQos { names, edit } => self.add_qos(names, edit),
+            Change::ModifyQos { names, edit } => self.modify_qos(names, edit),
+            Change::DeleteQos(names) => self.delete_qos(names),
+            Change::AddCoordinators { accounts, users } => self.add_coordinators(accounts, users),
+            Change::DeleteCoordinators { accounts, users } => self.delete_coordinators(accounts, users),
+            Change::AddResources { names, server, clusters, edit } => self.add_resources(names, server, clusters, edit),
+            Change::ModifyResources { filter, edit } => self.modify_resources(filter, edit),
+            Change::DeleteResources(filter) => self.delete_resources(filter),
+        }
+    }
+
+    /// Tells the one who asked.
+    pub fn tell(&mut self, affected: Affected) {
+        self.applied.affected.push(affected);
+    }
+
+    /// Tells of associations, in their order.
+    pub fn tell_associations(&mut self, ids: &[AssocId]) {
+        let named: Vec<AssocName> = self.ordered(ids).into_iter().map(AssocName::from).collect();
+        self.applied.affected.extend(named.into_iter().map(|name| Affected::Association { name, parent: None }));
+    }
+
+    /// Associations in the order in which they are told.
+    pub fn ordered(&self, ids: &[AssocId]) -> Vec<&Association> {
+        tree::in_order(self.entities, ids.iter().filter_map(|id| self.entities.associations.get(id)))
+    }
+
+    /// Notes a line for the list of transactions.
+    pub fn log(&mut self, action: &str, target: String, info: String, about: Vec<String>) {
+        let (time, actor) = (self.now, self.actor.name.clone());
+        self.applied.transactions.push(Transaction { time, action: action.to_owned(), actor, target, info, about });
+    }
+
+    /// A line of the list of transactions about associations.
+    pub fn log_associations(&mut self, action: &str, ids: &[AssocId], info: &str) {
+        let target = ids.iter().map(|id| format!("id_assoc={}", id.0)).collect::<Vec<_>>().join(" || ");
+        let target = if action.starts_with("Modify") { format!("({target})") } else { target };
+        let mut about: Vec<String> = Vec::new();
+        for association in ids.iter().filter_map(|id| self.entities.associations.get(id)) {
+            about.extend([association.cluster.clone(), association.account.clone()]);
+            about.extend(association.user.clone());
+        }
+        about.sort();
+        about.dedup();
+        self.log(action, target, info.to_owned(), about);
+    }
+
+    /// The clusters of that name, all living ones if none is named.
+    pub fn clusters(&self, names: &[String]) -> Result<Vec<String>, ChangeRefusal> {
+        let living = |name: &str| self.entities.clusters.get(name).is_some_and(|cluster| !cluster.deleted);
+        let names = lower(names);
+        if let Some(unknown) = names.iter().find(|name| !living(name)) {
+            return Err(ChangeRefusal::NoCluster(unknown.clone()));
+        }
+        if !names.is_empty() {
+            return Ok(names);
+        }
+        let all: Vec<String> = self.entities.clusters.keys().filter(|name| living(name)).cloned().collect();
+        if all.is_empty() { Err(ChangeRefusal::NoClusters) } else { Ok(all) }
+    }
+
+    /// Is there such a QOS?
+    pub fn is_qos(&self, name: &str) -> bool {
+        self.entities.qos.get(name).is_some_and(|qos| !qos.deleted)
+    }
+
+    /// Are there all of these QOS?
+    pub fn all_qos<'n>(&self, mut names: impl Iterator<Item = &'n String>) -> Result<(), ChangeRefusal> {
+        names.find(|name| !self.is_qos(name)).map_or(Ok(()), |name| Err(ChangeRefusal::NoQos(name.clone())))
+    }
+
+    /// Is there such an account?
+    pub fn is_account(&self, name: &str) -> bool {
+        self.entities.accounts.get(name).is_some_and(|account| !account.deleted)
+    }
+
+    /// Is there such a user?
+    pub fn is_user(&self, name: &str) -> bool {
+        self.entities.users.get(name).is_some_and(|user| !user.deleted)
+    }
+}
+
+/// Names in lower case, each once, in their order.
+pub(super) fn lower(names: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names.iter().map(|name| name.to_lowercase()) {
+        if seen.insert(name.clone()) {
+            all.push(name);
+        }
+    }
+    all
+}
+
+/// Names of new things in lower case: what no list, file or command line can tell from something else is refused.
+pub(super) fn new_names(names: &[String]) -> Result<Vec<String>, ChangeRefusal> {
+    let names = lower(names);
+    let unfit = |c: char| c.is_control() || c.is_whitespace() || ",'\"|:=/\\".contains(c);
+    match names.iter().find(|name| name.is_empty() || name.len() > LONGEST_NAME || name.contains(unfit)) {
+        Some(bad) => Err(ChangeRefusal::Invalid(bad.clone())),
+        None => Ok(names),
+    }
+}
+
+/// Text of a description: kept in lower case, on one line.
+pub(super) fn text(text: &str) -> Result<String, ChangeRefusal> {
+    if text.len() > LONGEST_TEXT || text.contains(char::is_control) {
+        return Err(ChangeRefusal::Invalid(text.chars().take(40).collect()));
+    }
+    Ok(text.to_lowercase())
+}
