@@ -70,6 +70,7 @@ impl Store {
             Ok(applied) => applied,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        new.version = old.version;
         if !only_try && new != *old {
             new.version += 1;
             write(&mut writer.connection, &old, &new, &applied.transactions).await?;
@@ -83,15 +84,13 @@ impl Store {
         let mut writer = self.writer.lock().await;
         let old = self.entities();
         let mut new = Entities::clone(&old);
-        change::register_cluster(&mut new, cluster, Timestamp::now());
-        for name in inventory.tres.keys() {
-            change::register_tres(&mut new, name);
-        }
+        change::register_cluster(&mut new, cluster, Timestamp::now(), &inventory.tres);
         if let Some(of) = new.clusters.get_mut(cluster) {
             of.control.clone_from(&inventory.control);
             of.nodes.clone_from(&inventory.nodes);
             of.tres.clone_from(&inventory.tres);
         }
+        new.version = old.version;
         if new != *old {
             new.version += 1;
             write(&mut writer.connection, &old, &new, &[]).await?;

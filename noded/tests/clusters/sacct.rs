@@ -160,7 +160,7 @@ fn scripts_and_environments_are_kept_where_the_site_wants_them() {
     let c = Cluster::up_with("sacct-texts", &shape, |_| "AccountingStoreFlags=job_script,job_env".to_owned());
     let text = "#!/bin/sh\n#SBATCH -J kept -o /dev/null -a 1-2\nexit 0\n";
     let path = c.script("kept.sh", text);
-    let job = c.sh(&format!("MARK='one two' sbatch {}", path.display())).ok().job();
+    let job = c.shell(&format!("MARK='one two' sbatch {}", path.display())).ok().job();
     awaited(&c, &format!("-nPX -o jobid,state -j {job}"), |said| said.matches("COMPLETED").count() == 2);
     let rule = "-".repeat(80);
     let said = c.sh(&format!("sacct -B -j {job}_2")).ok().out;
