@@ -6,10 +6,12 @@
 //! | [`store`] | the database: rows of a batch and its position in one transaction |
 //! | [`entities`] | accounts, users, associations and QOS, and changes of them |
 //! | [`texts`] | scripts and environments |
+//! | [`purge`] | what is old is deleted, and archived before |
 //! | [`pages`] | questions to the database, answered in pages of bounded size |
 
 pub mod entities;
 pub mod pages;
+pub mod purge;
 pub mod store;
 pub mod texts;
 

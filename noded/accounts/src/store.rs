@@ -86,7 +86,7 @@ pub struct Store {
 pub(crate) struct Writer {
     pub(crate) connection: SqliteConnection,
     /// Newest rows of jobs, as stored.
-    known: HashMap<(i64, JobId), JobRow>,
+    pub(crate) known: HashMap<(i64, JobId), JobRow>,
 }
 
 /// A cluster whose log is being followed.

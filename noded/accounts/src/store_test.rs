@@ -2,7 +2,7 @@
 use super::*;
 use crate::{
     pages::{Cursor, Page, Question},
-    testing::with_folder,
+    testing::{LOG, ended, job, report, submitted, with_folder},
 };
 use garrick_accounts::filter::{JobFilter, NamedJob};
 use garrick_events::{
@@ -15,50 +15,6 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::{StepOrigin, StepRow, StepRows},
 };
-
-const LOG: LogId = LogId(7, u64::MAX);
-
-fn job(id: u32, event: JobEvent) -> ControllerEvent {
-    ControllerEvent::Job { job: JobId(id), event: Box::new(event) }
-}
-
-fn submitted(id: u32) -> ControllerEvent {
-    job(id, JobEvent::Submitted(Box::new(record(id, JobSpec { name: format!("job{id}"), ..JobSpec::default() }))))
-}
-
-fn ended(id: u32, at: i64) -> ControllerEvent {
-    let exit = ExitStatus::SUCCESS;
-    let (reason, then) = (Reason::None, Afterwards::Over);
-    job(
-        id,
-        JobEvent::Ended(End {
-            state: JobState::Cancelled,
-            reason,
-            exit,
-            derived: exit,
-            at: Timestamp(at),
-            then,
-            cause: None,
-            by: None,
-        }),
-    )
-}
-
-fn report(id: u32, keys: impl IntoIterator<Item = StepKey>, state: StepState) -> ControllerEvent {
-    let origin = StepOrigin {
-        name: "true".into(),
-        uid: 1001,
-        partition: "debug".into(),
-        tasks: 1,
-        time_limit: TimeLimit::Unlimited,
-        srun: None,
-        submit_line: "srun true".into(),
-        priority: 0,
-    };
-    let rows = keys.into_iter().map(|key| StepRow { state, ..ended_row(key) }).collect();
-    let steps = StepRows { origins: vec![origin], rows, ..StepRows::default() };
-    ControllerEvent::Steps { job: JobId(id), sluid: Sluid(id.into()), steps: steps.into() }
-}
 
 async fn all(store: &Store, filter: &JobFilter) -> Vec<garrick_accounts::messages::JobWithSteps> {
     let mut cursor = Cursor::default();

@@ -4,13 +4,21 @@
 use super::door::{self, World};
 use crate::{background::Background, daemon::place::Cluster, guests::Guests};
 use actix_rt::Arbiter;
-use garrick_accountant::store::{Store, StoreError};
+use garrick_accountant::{
+    purge::Purged,
+    store::{Store, StoreError},
+};
 use garrick_kernel::inventory;
-use garrick_model::{config::slurmdbd::DbdConfig, doors};
+use garrick_model::{
+    config::{purge::PurgeSettings, slurmdbd::DbdConfig},
+    doors,
+    time::Timestamp,
+};
 use garrick_transport::{DoorBindError, DoorListener};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -18,6 +26,8 @@ use tokio::sync::{Semaphore, oneshot};
 const OF_USER: usize = 32;
 /// Questions that are being answered at a time: as many as there are connections that read.
 const ANSWERING: usize = 4;
+/// How often it is looked whether something is old: the shortest unit of an age.
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// The service could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -51,11 +61,25 @@ pub fn settings_of(cluster: &Cluster) -> Result<DbdConfig, String> {
     Ok(settings)
 }
 
-async fn open(settings: &DbdConfig, door: &Path) -> Result<(Store, DoorListener), AccountsStartError> {
-    let store = Store::open(&settings.storage).await?;
+async fn open(settings: &DbdConfig, door: &Path) -> Result<(Arc<Store>, DoorListener), AccountsStartError> {
+    let store = Arc::new(Store::open(&settings.storage).await?);
     let listener = DoorListener::bind(door, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
     tracing::info!(door = %door.display(), database = %settings.storage.display(), "accounting serves");
     Ok((store, listener))
+}
+
+/// Purges now and every hour what is old by then.
+async fn purge_hourly(store: Arc<Store>, settings: PurgeSettings) {
+    loop {
+        match store.purge(&settings, Timestamp::now()).await {
+            Ok(purged) if purged == Purged::default() => {}
+            Ok(Purged { jobs, steps, transactions, texts }) => {
+                tracing::info!(jobs, steps, transactions, texts, "old records were purged");
+            }
+            Err(error) => tracing::error!(%error, "old records are not purged"),
+        }
+        tokio::time::sleep(HOUR).await;
+    }
 }
 
 /// Starts the service, which ends when what is returned is dropped.
@@ -65,8 +89,8 @@ pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<Background,
     let door: PathBuf = cluster.doors.join(doors::ACCOUNTING);
     let (believed, host) = (cluster.believed(), inventory::hostname().unwrap_or_else(|_| "localhost".into()));
     arbiter.spawn_fn(move || {
-        let world = move |store, settings| World {
-            store: Arc::new(store),
+        let world = move |store: Arc<Store>, settings| World {
+            store,
             settings: Arc::new(settings),
             believed: believed.into(),
             host: host.into(),
@@ -78,6 +102,7 @@ pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<Background,
             match open(&settings, &door).await {
                 Ok((store, listener)) => {
                     if started.send(Ok(())).is_ok() {
+                        actix_rt::spawn(purge_hourly(Arc::clone(&store), settings.purge.clone()));
                         door::serve(listener, world(store, settings)).await;
                     }
                 }

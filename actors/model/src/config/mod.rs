@@ -22,6 +22,7 @@ mod hres;
 pub mod locate;
 mod partition_changes;
 pub mod places;
+pub mod purge;
 mod read;
 pub mod settings;
 mod show;

@@ -3,6 +3,7 @@
 
 use super::{
     PrivateData,
+    purge::{Age, PurgeSettings},
     syntax::{
         nearest::nearest,
         report::{ConfigReport, SettingError, not_yet},
@@ -36,15 +37,24 @@ pub struct DbdConfig {
     pub pid_file: PathBuf,
     /// `PrivateData`; with `jobs` ordinary users see their own rows only.
     pub private: PrivateData,
+    /// What is purged and archived.
+    pub purge: PurgeSettings,
 }
 
 /// Where Slurm has no default, since its database is no file.
 const STORAGE: &str = "/var/lib/garrick/accounting/accounting.db";
 
+/// Rows that are purged in one transaction at most.
+const MOST_AT_A_TIME: u32 = 1_000_000;
+
 type Set = fn(&mut DbdConfig, &str) -> Value<Option<SettingError>>;
 
 /// Keys that are honoured.
 const HONOURED: &[(&str, Set)] = &[
+    ("ArchiveDir", |c, text| absolute(text).map(|path| c.purge.folder = path).said()),
+    ("ArchiveJobs", |c, text| values::yes_no(text).map(|yes| c.purge.archive_jobs = yes).said()),
+    ("ArchiveSteps", |c, text| values::yes_no(text).map(|yes| c.purge.archive_steps = yes).said()),
+    ("ArchiveTXN", |c, text| values::yes_no(text).map(|yes| c.purge.archive_transactions = yes).said()),
     ("DbdHost", |c, text| {
         text.clone_into(&mut c.host);
         Ok(None)
@@ -55,8 +65,14 @@ const HONOURED: &[(&str, Set)] = &[
         c.log_file = values::optional(text).map(PathBuf::from);
         Ok(None)
     }),
+    ("MaxPurgeLimit", |c, text| values::number(text, 1, MOST_AT_A_TIME).map(|n| c.purge.at_a_time = n).said()),
     ("PidFile", |c, text| absolute(text).map(|path| c.pid_file = path).said()),
     ("PrivateData", private_data),
+    ("PurgeJobAfter", |c, text| age(text, &mut c.purge.jobs)),
+    ("PurgeJobEnvAfter", |c, text| age(text, &mut c.purge.environments)),
+    ("PurgeJobScriptAfter", |c, text| age(text, &mut c.purge.scripts)),
+    ("PurgeStepAfter", |c, text| age(text, &mut c.purge.steps)),
+    ("PurgeTXNAfter", |c, text| age(text, &mut c.purge.transactions)),
     ("SlurmUser", |c, text| {
         c.slurm_user = values::optional(text);
         Ok(None)
@@ -69,16 +85,12 @@ const HONOURED: &[(&str, Set)] = &[
 const NOT_YET: &[&str] = &[
     "AllResourcesAbsolute",
     "AllowNoDefAcct",
-    "ArchiveDir",
     "ArchiveEvents",
-    "ArchiveJobs",
     "ArchiveJobEnv",
     "ArchiveJobScript",
     "ArchiveResvs",
     "ArchiveScript",
-    "ArchiveSteps",
     "ArchiveSuspend",
-    "ArchiveTXN",
     "ArchiveUsage",
     "AuditRPCs",
     "AuthAltTypes",
@@ -93,20 +105,14 @@ const NOT_YET: &[&str] = &[
     "DisableCoordDBD",
     "DisableRollups",
     "LogTimeFormat",
-    "MaxPurgeLimit",
     "MaxQueryTimeRange",
     "MessageTimeout",
     "Parameters",
     "PreserveCaseResource",
     "PreserveCaseUser",
     "PurgeEventAfter",
-    "PurgeJobAfter",
-    "PurgeJobEnvAfter",
-    "PurgeJobScriptAfter",
     "PurgeResvAfter",
-    "PurgeStepAfter",
     "PurgeSuspendAfter",
-    "PurgeTXNAfter",
     "PurgeUsageAfter",
     "StorageBackupHost",
     "StorageHost",
@@ -140,6 +146,11 @@ fn absolute(text: &str) -> Value<PathBuf> {
     if path.is_absolute() { Ok(path) } else { Err(SettingError::new(format!("\"{text}\" is not an absolute path"))) }
 }
 
+fn age(text: &str, to: &mut Option<Age>) -> Value<Option<SettingError>> {
+    *to = Some(Age::parse(text)?);
+    Ok(None)
+}
+
 fn storage_type(_: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
     let lower = text.to_ascii_lowercase();
     match lower.strip_prefix("accounting_storage/").unwrap_or(&lower) {
@@ -152,7 +163,7 @@ fn storage_type(_: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
 fn private_data(config: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
     config.private = PrivateData::parse(text)?;
     let others = config.private.without_effect_on_records();
-    let note = || SettingError::new(format!("of these only \"jobs\" has an effect, and not {others}"));
+    let note = || SettingError::new(format!("{others} has no effect yet: jobs, accounts and users have"));
     Ok((!others.is_empty()).then(note))
 }
 
@@ -169,6 +180,7 @@ impl DbdConfig {
             debug_level_syslog: None,
             pid_file: "/var/run/slurmdbd.pid".into(),
             private: PrivateData::default(),
+            purge: PurgeSettings::default(),
         }
     }
 
@@ -225,7 +237,7 @@ mod tests {
     fn a_file_says_where_the_database_is_and_who_sees_what() {
         let text = "# of this site\nDbdHost=db1\nStorageType=accounting_storage/sqlite\nStorageLoc=/srv/acct/jobs.db\n\
                     LogFile=/var/log/slurmdbd.log\nDebugLevel=debug\nPidFile=/run/slurmdbd.pid\nPrivateData=jobs\nSlurmUser=slurm\n\
-                    AuthType=auth/munge\n";
+                    AuthType=auth/munge\nPurgeJobAfter=12months\nPurgeStepAfter=30days\nArchiveJobs=yes\nArchiveDir=/srv/old\n";
         let (config, said) = read(text);
         assert_eq!(said, Vec::<String>::new());
         let config = config.unwrap();
@@ -233,11 +245,15 @@ mod tests {
         assert_eq!((config.private.has(PrivateKind::Jobs), config.slurm_user.as_deref()), (true, Some("slurm")));
         assert_eq!(config.debug_level, LogLevel::of("debug").unwrap());
         assert_eq!(config.pid_file.to_str(), Some("/run/slurmdbd.pid"));
+        let purge = &config.purge;
+        assert_eq!((purge.jobs, purge.steps), (Age::parse("12").ok(), Age::parse("30days").ok()));
+        assert_eq!((purge.archive_jobs, purge.archive_steps, purge.folder.to_str()), (true, false, Some("/srv/old")));
+        assert!(read("PurgeJobAfter=soon\n").0.is_none());
     }
 
     #[test]
     fn what_has_no_effect_is_said_and_what_is_unknown_is_an_error() {
-        let (config, said) = read("StoragePass=secret\nPurgeJobAfter=12months\nPrivateData=jobs,usage\n");
+        let (config, said) = read("StoragePass=secret\nPurgeUsageAfter=12months\nPrivateData=jobs,usage\n");
         assert!(config.is_some_and(|config| config.private.has(PrivateKind::Jobs)));
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(

@@ -25,3 +25,5 @@ CREATE TABLE works (
     hash VARBINARY(32) NOT NULL,
     PRIMARY KEY (cluster, job, kind)
 );
+CREATE INDEX steps_by_end ON steps (cluster, end_ms);
+CREATE INDEX works_by_text ON works (hash);

@@ -1,0 +1,96 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::{
+    pages::{Cursor, Question},
+    testing::{LOG, ended, report, submitted, with_folder},
+    texts::Text,
+};
+use garrick_accounts::filter::JobFilter;
+use garrick_events::progress::Position;
+use garrick_model::{
+    ids::{Sluid, StepKey},
+    state::StepState,
+};
+
+/// An hour, milliseconds.
+const HOUR: i64 = 3_600_000;
+
+/// Jobs that ended in the first six hours of a day long ago, one an hour, each with two steps; and one that runs.
+async fn filled(path: &Path) -> Store {
+    let store = Store::open(path).await.unwrap();
+    let (of, _) = store.follow("c", LOG).await.unwrap();
+    store.begin(&of, Position(0)).await.unwrap();
+    let mut events = vec![submitted(7)];
+    for id in 1..=6 {
+        let steps = report(id, [StepKey::BATCH, StepKey::number(0)], StepState::Completed);
+        events.extend([submitted(id), steps, ended(id, i64::from(id) * HOUR)]);
+    }
+    store.keep(&of, Position(0), Position(1), events).await.unwrap();
+    store
+}
+
+async fn left(store: &Store) -> Vec<u32> {
+    let question = Question { filter: &JobFilter::default(), steps: false, after: None, only: None };
+    let page = store.page(question, &mut Cursor::default()).await.unwrap();
+    page.jobs.iter().map(|job| job.row.job.0).collect()
+}
+
+fn hours(count: u32) -> Option<Age> {
+    Some(Age { count, unit: garrick_model::config::purge::AgeUnit::Hours })
+}
+
+fn archived(folder: &Path) -> Vec<Archived> {
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let texts = files.iter().map(|file| std::fs::read_to_string(file).unwrap());
+    let lines: Vec<String> = texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn jobs_that_are_old_are_archived_and_gone_with_their_steps_and_scripts() {
+    with_folder(async |path| {
+        let store = filled(&path).await;
+        let folder = path.with_file_name("archive");
+        let settings = PurgeSettings {
+            jobs: hours(3),
+            archive_jobs: true,
+            folder: folder.clone(),
+            at_a_time: 2,
+            ..PurgeSettings::default()
+        };
+        let script = |store: Store, run| async move { (store.text(Sluid(run), Text::Script).await.unwrap(), store) };
+        let (before, store) = script(store, 1).await;
+        assert!(before.unwrap().1.is_some());
+        // At 7:30, what ended before 4:00.
+        let purged = store.purge(&settings, Timestamp(7 * HOUR + HOUR / 2)).await.unwrap();
+        assert_eq!(purged, Purged { jobs: 3, steps: 6, ..Purged::default() });
+        assert_eq!(left(&store).await, [4, 5, 6, 7]);
+        let (gone, store) = script(store, 1).await;
+        assert_eq!(gone, None);
+        let (kept, store) = script(store, 4).await;
+        assert!(kept.unwrap().1.is_some(), "another job has the same script");
+        let kept = archived(&folder);
+        let jobs = kept.iter().filter(|line| matches!(line, Archived::Job(row) if row.end.is_some())).count();
+        let steps = kept.iter().filter(|line| matches!(line, Archived::Step { cluster, .. } if cluster == "c")).count();
+        assert_eq!((jobs, steps), (3, 6));
+        // What is not old enough stays, and nothing is written twice.
+        assert_eq!(store.purge(&settings, Timestamp(7 * HOUR + HOUR / 2)).await.unwrap(), Purged::default());
+        assert_eq!(archived(&folder), kept);
+    });
+}
+
+#[test]
+fn steps_and_scripts_may_go_before_their_jobs() {
+    with_folder(async |path| {
+        let store = filled(&path).await;
+        // Steps of these tests end in the first second.
+        let settings = PurgeSettings { steps: hours(1), scripts: hours(3), ..PurgeSettings::default() };
+        let purged = store.purge(&settings, Timestamp(7 * HOUR)).await.unwrap();
+        assert_eq!(purged, Purged { steps: 12, texts: 3, ..Purged::default() });
+        assert_eq!(left(&store).await, [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(store.text(Sluid(1), Text::Script).await.unwrap(), Some((1001, None)));
+        assert!(store.text(Sluid(5), Text::Script).await.unwrap().unwrap().1.is_some());
+        assert_eq!(store.purge(&PurgeSettings::default(), Timestamp(7 * HOUR)).await.unwrap(), Purged::default());
+    });
+}
