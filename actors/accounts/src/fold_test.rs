@@ -2,7 +2,7 @@
 use super::*;
 use garrick_events::{
     records::job::{Afterwards, End, Ending, Phase, Resolved, Run},
-    testing::record,
+    testing::{self, record},
 };
 use garrick_model::{
     gres::GresShare,
@@ -39,29 +39,7 @@ fn run(at: Timestamp, booting: bool) -> Run {
         reservation: Some("week".into()),
     };
     let booting = if booting { BTreeSet::from(["n1".to_owned(), "n2".to_owned()]) } else { BTreeSet::new() };
-    Run {
-        allocation: Arc::new(allocation),
-        addresses: vec!["a".into(), "b".into()],
-        start: at,
-        time_limit: TimeLimit::Secs(60),
-        started: None,
-        door: String::new(),
-        released: BTreeSet::new(),
-        ending: None,
-        kept: BTreeSet::new(),
-        lost: BTreeSet::new(),
-        epilog_failed: false,
-        after_failure: None,
-        continued: false,
-        preempted: None,
-        leave_by: None,
-        suspended: None,
-        parts: Vec::new(),
-        booting,
-        requeue: None,
-        awaits_prolog: false,
-        awaits_epilog: false,
-    }
+    Run { booting, ..testing::run(allocation, at) }
 }
 
 fn end(state: JobState, at: Timestamp, then: Afterwards) -> End {

@@ -1,17 +1,20 @@
 //! Records with good defaults, as submission makes them, so that a test shows only what matters.
 
-use crate::records::job::{Afterwards, ArrayRecord, End, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of};
+use crate::records::job::{Afterwards, ArrayRecord, End, HeldBy, JobRecord, Owner, Phase, Resolved, Run, indices_of};
 use garrick_model::{
     ids::{JobId, Sluid, StepKey},
     packed_steps::StepTally,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason, StepState},
     testing::job,
-    time::Timestamp,
+    time::{TimeLimit, Timestamp},
     usage::TaskUsage,
-    view::{PriorityTerms, StepRow},
+    view::{Allocation, PriorityTerms, StepRow},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// The end of a job that was cancelled before it started.
 pub fn cancelled() -> End {
@@ -84,5 +87,32 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
         last_cause: None,
         phase: Phase::Pending,
         spec: Arc::new(spec),
+    }
+}
+
+/// A run that has this allocation from then on, for a minute at most.
+pub fn run(allocation: Allocation, at: Timestamp) -> Run {
+    Run {
+        addresses: allocation.nodes.iter().map(|node| node.name.clone()).collect(),
+        allocation: Arc::new(allocation),
+        start: at,
+        time_limit: TimeLimit::Secs(60),
+        started: None,
+        door: String::new(),
+        released: BTreeSet::new(),
+        ending: None,
+        kept: BTreeSet::new(),
+        lost: BTreeSet::new(),
+        epilog_failed: false,
+        after_failure: None,
+        continued: false,
+        preempted: None,
+        leave_by: None,
+        suspended: None,
+        parts: Vec::new(),
+        booting: BTreeSet::new(),
+        requeue: None,
+        awaits_prolog: false,
+        awaits_epilog: false,
     }
 }

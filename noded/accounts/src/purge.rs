@@ -3,7 +3,7 @@
 
 use crate::store::{Store, StoreError, decoded};
 use garrick_accounts::{change::Transaction, row::JobRow, step::StepRecord};
-use garrick_kernel::files::{self, FileError};
+use garrick_kernel::files;
 use garrick_model::{
     config::purge::{Age, PurgeSettings},
     time::Timestamp,
