@@ -60,6 +60,7 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
             memory: view.memory,
             sharing: view.sharing,
             requeue: spec.requeue.unwrap_or(true),
+            association: None,
         },
         submit_time: Timestamp::from_secs(1000),
         priority: 1_000_000 - id,

@@ -79,6 +79,12 @@ pub enum Refusal {
     /// The partition does not take jobs of that account.
     #[error("Invalid account or account/partition combination specified")]
     InvalidAccount(Option<String>),
+    /// A limit of its association or QOS does not allow it, or as many jobs.
+    #[error("Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)")]
+    AccountingPolicy,
+    /// The user has no such workload characterization key.
+    #[error("Invalid wckey specification")]
+    InvalidWcKey(Option<String>),
     /// The partition does not take jobs with that QOS.
     #[error("Invalid qos specification")]
     InvalidQos(Option<String>),

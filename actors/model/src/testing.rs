@@ -3,6 +3,12 @@
 use crate::{
     batch::{BatchMembers, CommandList, StepBatch},
     config::{self, Hres, PartitionConfig},
+    entities::{
+        Entities,
+        association::{AssocId, Association},
+        names::{Cluster, WcKey},
+        qos::QosRecord,
+    },
     gres::GresRequest,
     ids::{JobId, NodeIndex, Sluid, StepId},
     node_shape::{NodeShape, NodeShare},
@@ -155,6 +161,7 @@ pub fn job(id: u32, spec: JobSpec) -> JobView {
         preempted: None,
         leave_by: None,
         suspended: None,
+        association: None,
         billing: None,
         recurs: false,
         runs_again: false,
@@ -332,4 +339,45 @@ pub fn assert_page(name: &str, page: &str) {
     let differs = written.lines().zip(page.lines()).find(|(written, wanted)| written != wanted);
     assert_eq!(differs, None, "{name} is made anew with GARRICK_WRITE_DOCS=1");
     assert_eq!(written.len(), page.len(), "{name} is made anew with GARRICK_WRITE_DOCS=1");
+}
+
+/// What accounting knows of a cluster `test`: accounts physics (with alice, number 4, and bob, number 5), chem (alice, number 7) and
+/// astro below root (with root, number 2); QOS normal, high, low and long, of which physics has all and chem only normal; and alice's
+/// WCKeys proj1, her default, and proj2.
+pub fn entities() -> Entities {
+    let of = |id: u32, parent: Option<u32>, account: &str, user: Option<&str>, is_default: bool| Association {
+        id: AssocId(id),
+        cluster: "test".to_owned(),
+        account: account.to_owned(),
+        user: user.map(str::to_owned),
+        parent: parent.map(AssocId),
+        is_default,
+        ..Association::default()
+    };
+    let mut all = [
+        of(1, None, "root", None, false),
+        of(2, Some(1), "root", Some("root"), true),
+        of(3, Some(1), "physics", None, false),
+        of(4, Some(3), "physics", Some("alice"), true),
+        of(5, Some(3), "physics", Some("bob"), true),
+        of(6, Some(1), "chem", None, false),
+        of(7, Some(6), "chem", Some("alice"), false),
+        of(8, Some(1), "astro", None, false),
+    ];
+    let names = |text: &str| Some(text.split(',').map(str::to_owned).collect());
+    all[0].qos.own = names("normal");
+    all[2].qos.own = names("normal,high,low,long");
+    let qos = ["normal", "high", "low", "long"].into_iter().zip(1..);
+    let wckey = |id, name: &str, is_default| {
+        let (cluster, user) = ("test".to_owned(), "alice".to_owned());
+        (id, WcKey { id, cluster, name: name.to_owned(), user, is_default, deleted: false })
+    };
+    Entities {
+        version: 1,
+        associations: all.into_iter().map(|a| (a.id, a)).collect(),
+        qos: qos.map(|(name, id)| (name.to_owned(), QosRecord::new(id, name))).collect(),
+        wckeys: [wckey(1, "proj1", true), wckey(2, "proj2", false)].into(),
+        clusters: [("test".to_owned(), Cluster { name: "test".to_owned(), ..Cluster::default() })].into(),
+        ..Entities::default()
+    }
 }

@@ -2,6 +2,7 @@
 //! published; each carries the generation under which its owner published it.
 
 use crate::{
+    entities::association::AssocId,
     gres::GresCount,
     ids::{ArrayTask, JobId, NodeIndex, Sluid, StepId, StepKey},
     node_shape::{NodeShape, NodeShare},
@@ -193,6 +194,9 @@ pub struct JobView {
     /// The time of the reservation that the current or last run is in is over: when the run ends at the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leave_by: Option<Timestamp>,
+    /// Its association in accounting; `None`: it has none, or accounting knew of none when it was submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub association: Option<AssocId>,
     /// What it is billed by its partition's `TRESBillingWeights`; `None`: its CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub billing: Option<u64>,

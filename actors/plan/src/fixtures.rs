@@ -39,6 +39,7 @@ pub fn partition(name: &str, members: std::ops::Range<usize>) -> PartitionFacts 
         topology: None,
         exclusive_topo: false,
         yielding: Yielding::default(),
+        qos: None,
         takes: None,
     }
 }

@@ -70,6 +70,7 @@ pub fn policy(config: &Config) -> Policy {
         preempt: PreemptRules::of(config),
         serial_at_end: config.scheduler_parameters.has("pack_serial_at_end"),
         extra_constraints: config.scheduler_parameters.has("extra_constraints"),
+        enforce: config.enforce.clone(),
         bounds: Bounds::of(config),
         interval: if config.backfill() && !backfill_off {
             interval("bf_interval", default.interval.unwrap_or(SCHED_INTERVAL))
@@ -117,6 +118,7 @@ pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
             by_priority: words.by_priority,
             grace: Duration::from_secs(u64::from(config.grace_secs)),
         },
+        qos: config.qos.clone(),
         takes: config.is_choosy().then(|| Arc::clone(config)),
     }
 }

@@ -29,6 +29,7 @@ use garrick_events::{
 };
 use garrick_model::{
     config::{self, Config},
+    entities::Entities,
     ids::{JobId, RequestId, Sluid},
     messages::{
         command::{Caller, CommandReply, CommandRequest, DaemonInfo, JobChange},
@@ -46,7 +47,10 @@ use garrick_model::{
 use garrick_plan::{
     plan::probe::Feasibility,
     policy::{partition_facts, policy},
-    snapshot::facts::ClusterView,
+    snapshot::{
+        accounting::{Accounting, AccountingTable},
+        facts::ClusterView,
+    },
 };
 use garrick_runtime::{Address, BoardMap, ReplyTo, System, SystemConfig};
 use std::{
@@ -63,6 +67,7 @@ pub struct Site {
     partitions: Vec<Arc<PartitionView>>,
     feasibility: Feasibility,
     reservations: BoardMap<String, Reservation>,
+    accounting: Accounting,
 }
 
 impl Site {
@@ -75,7 +80,14 @@ impl Site {
         let facts = partitions.iter().map(|p| partition_facts(p, nodes.len())).collect();
         let feasibility = Feasibility::new(ClusterView::new(policy(&config), &[], &nodes, facts));
         let reservations = BoardMap::default();
-        Self { config, partitions, feasibility, reservations }
+        let accounting = Accounting { enforce: config.enforce.clone(), ..Accounting::default() };
+        Self { config, partitions, feasibility, reservations, accounting }
+    }
+
+    /// With what accounting knows.
+    pub fn accounting(mut self, entities: &Entities) -> Self {
+        self.accounting.table = Arc::new(AccountingTable::new(entities, &self.config.cluster_name));
+        self
     }
 
     /// With a reservation for alice.
@@ -96,6 +108,7 @@ impl Site {
             known_job: &known_job,
             reservation: &|name| self.reservations.get(name),
             priority: None,
+            accounting: &self.accounting,
             now: Timestamp::from_secs(1000),
         };
         let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };

@@ -144,6 +144,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
             yielded: suspended.yielded.as_ref().map(|yielded| yielded.times),
             waits_turn: suspended.waits_turn,
         }),
+        association: resolved.association,
         billing: if core.site.billing.is_empty() { None } else { billing(core) },
         runs_again: cleaning
             && end.map(|end| end.then).or(ends.map(|ending| ending.then)).is_some_and(Afterwards::is_requeue),

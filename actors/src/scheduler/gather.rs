@@ -11,6 +11,7 @@ use garrick_model::{
 use garrick_plan::{
     policy::partition_facts,
     snapshot::{
+        accounting::Accounting,
         bounds,
         facts::{ClusterView, Policy, node_places},
         licenses::LicenseFacts,
@@ -45,6 +46,8 @@ pub struct Shown<'a> {
     pub licenses: LicenseAccount,
     /// Qualities of service.
     pub qos: Arc<QosTable>,
+    /// Associations and limits; what running jobs have of them is counted here.
+    pub accounting: Accounting,
     /// The time zone of recurring reservations.
     pub zone: &'a TimeZone,
 }
@@ -57,6 +60,7 @@ pub fn cluster_view(policy: Policy, shown: &Shown<'_>, people: &dyn People, now:
     bounds::soften(&mut view, shown.jobs, now);
     view.licenses = license_facts(shown);
     view.qos = Arc::clone(&shown.qos);
+    view.accounting = shown.accounting.clone().counting(shown.jobs, &view.partitions, now);
     if !shown.reservations.is_empty() {
         let administrators = people.administrators();
         let mut reservations = Reservations::new(shown.reservations, &view.nodes, administrators, now, shown.zone);

@@ -31,6 +31,8 @@ pub struct Seen {
     pub partitions: u64,
     /// Reservations.
     pub reservations: u64,
+    /// What accounting knows, and past usage.
+    pub accounting: (u64, u64),
 }
 
 /// The views at one time.

@@ -33,7 +33,7 @@ use garrick_model::{
 use garrick_plan::{
     plan::probe::{Feasibility, Infeasible},
     rules::{limits::longer, priority},
-    snapshot::{constraint::Wish, extra::Extra},
+    snapshot::{accounting::Accounting, constraint::Wish, extra::Extra},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -66,6 +66,8 @@ pub struct Rules<'a> {
     pub reservation: &'a dyn Fn(&String) -> Option<Arc<Reservation>>,
     /// How priorities are calculated; `None`: not known yet, or not calculated.
     pub priority: Option<&'a priority::Rules>,
+    /// What binds jobs of what accounting knows.
+    pub accounting: &'a Accounting,
     /// Time.
     pub now: Timestamp,
 }
@@ -172,6 +174,7 @@ impl Rules<'_> {
     /// The one function that decides whether a job may have this request, and fills in defaults.
     fn judge(&mut self, by: &Submitter<'_>, mut spec: JobSpec, purpose: Purpose<'_>) -> Result<Judged, Refusal> {
         let purpose = &purpose;
+        let association = self.settle_accounting(by, &mut spec, purpose)?;
         let asks_for_reservation = purpose.asks(&spec, |spec| &spec.reservations);
         if asks_for_reservation {
             self.check_reservations(by, &spec, purpose)?;
@@ -217,10 +220,11 @@ impl Rules<'_> {
             }
         }
         labels::give(self.config, by, &mut spec, purpose)?;
-        let resolved = match purpose.change() {
+        let mut resolved = match purpose.change() {
             Some(change) if !anew => change.record.resolved.clone(),
             _ => self.resolved(&mut spec, &partitions, purpose)?,
         };
+        resolved.association = association;
         self.check_times(&spec, &resolved, purpose)?;
         // What an administrator granted beyond the limits stays while none of it is changed.
         let place = |s: &JobSpec| (s.partitions.clone(), s.account.clone(), s.qos.clone(), s.time_limit);
@@ -229,7 +233,7 @@ impl Rules<'_> {
             place(&spec) != place(&record.spec) || nodes(&resolved) != nodes(&record.resolved)
         });
         if anew && limited && !purpose.is_by_admin() {
-            self.enforce_limits(spec.time_limit, &resolved, &partitions)?;
+            self.enforce_limits(&spec, &resolved, &partitions)?;
         }
         let record = match *purpose {
             Purpose::New(identity) => {
@@ -238,9 +242,12 @@ impl Rules<'_> {
             }
             Purpose::Change(Change { record, .. }) => JobRecord { spec: Arc::new(spec), resolved, ..record.clone() },
         };
-        let now = self.now;
+        let (now, admin) = (self.now, purpose.is_by_admin());
         let seen = |record: &JobRecord| JobCore::new(record.clone(), Arc::new(JobSite::default())).view(now);
         let view = seen(&record);
+        if anew && limited && !admin {
+            self.deny_on_limit(&view, &record.resolved, &partitions)?;
+        }
         // An infeasible job may be changed in other ways.
         let before = purpose.change().map(|change| seen(change.record));
         if !before.is_some_and(|before| self.feasibility.ask_alike(&before, &view)) {

@@ -7,12 +7,16 @@
 //! | [`core`] | repeats, ids, answers |
 //! | [`admission`] | judges a submission or a change; pure |
 //! | `places`, `resolution` | parts of it: partitions and reservations; the request with defaults filled in |
+//! | `accounting` | part of it: account, QOS, WCKey, limits of accounting |
 //! | `gpu_counts` | part of it: numbers of GPUs must agree |
 //! | `labels`, `texts` | MCS labels; limits on texts |
 //! | `dependency_cycles` | would a job depend on itself |
 //! | [`job_submit`] | the site's own checks of requests |
 //! | [`users`] | users, as the site's user database has them |
 
+mod accounting;
+#[cfg(test)]
+mod accounting_test;
 pub mod admission;
 #[cfg(test)]
 mod admission_test;

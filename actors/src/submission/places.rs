@@ -6,7 +6,8 @@ use super::{
 };
 use garrick_events::records::job::{JobRecord, Resolved};
 use garrick_model::{
-    config::{Config, EnforcePartLimits},
+    config::{Config, EnforcePartLimits, EnforceWord},
+    entities::qos::{QosFlag, QosRecord},
     refusal::Refusal,
     reservation::Applicant,
     spec::JobSpec,
@@ -160,12 +161,22 @@ impl Rules<'_> {
     /// `EnforcePartLimits`: a job beyond its partitions' limits is refused rather than left to wait.
     pub(super) fn enforce_limits(
         &self,
-        time_limit: Option<TimeLimit>,
+        spec: &JobSpec,
         resolved: &Resolved,
         partitions: &[Arc<PartitionView>],
     ) -> Result<(), Refusal> {
-        let extent = Extent { time_limit, min_nodes: resolved.min_nodes, max_nodes: resolved.max_nodes };
-        extent.enforce(self.config.enforce_part_limits, partitions, self.feasibility.view().nodes.len())
+        let extent =
+            Extent { time_limit: spec.time_limit, min_nodes: resolved.min_nodes, max_nodes: resolved.max_nodes };
+        let qos = spec.qos.as_deref().filter(|_| self.accounting.enforces(EnforceWord::Limits));
+        let qos = qos.and_then(|name| self.accounting.table.qos(name));
+        let facts = |partition: &Arc<PartitionView>| {
+            let mut facts = partition_facts(partition, self.feasibility.view().nodes.len());
+            if let Some(qos) = qos {
+                lift(&qos.record, &mut facts);
+            }
+            facts
+        };
+        extent.enforce(self.config.enforce_part_limits, partitions, &facts)
     }
 }
 
@@ -181,14 +192,14 @@ struct Extent {
 }
 
 impl Extent {
-    /// Is it within the limits of as many partitions as `EnforcePartLimits` requires? The cluster has `nodes` nodes.
+    /// Is it within the limits of as many partitions as `EnforcePartLimits` requires? `facts`: what they limit.
     fn enforce(
         self,
         enforced: EnforcePartLimits,
         partitions: &[Arc<PartitionView>],
-        nodes: usize,
+        facts: &dyn Fn(&Arc<PartitionView>) -> PartitionFacts,
     ) -> Result<(), Refusal> {
-        let check = |partition: &Arc<PartitionView>| self.within(&partition_facts(partition, nodes));
+        let check = |partition: &Arc<PartitionView>| self.within(&facts(partition));
         match enforced {
             EnforcePartLimits::No => Ok(()),
             EnforcePartLimits::All => partitions.iter().try_for_each(check),
@@ -215,6 +226,19 @@ impl Extent {
             return Err(Refusal::BadNodeCount);
         }
         Ok(())
+    }
+}
+
+/// Limits of the partition that do not hold for jobs of that QOS (`PartitionTimeLimit`, `PartitionMaxNodes`, `PartitionMinNodes`).
+fn lift(qos: &QosRecord, facts: &mut PartitionFacts) {
+    if qos.has(QosFlag::PartitionTimeLimit) {
+        facts.max_time = TimeLimit::Unlimited;
+    }
+    if qos.has(QosFlag::PartitionMaxNodes) {
+        facts.max_nodes = None;
+    }
+    if qos.has(QosFlag::PartitionMinNodes) {
+        facts.min_nodes = 0;
     }
 }
 

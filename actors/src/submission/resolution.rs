@@ -163,6 +163,7 @@ impl Rules<'_> {
             memory,
             sharing: NodeUse::of(spec.sharing, &facts, self.feasibility.view().policy.unit).sharing(),
             requeue: spec.kind == JobKind::Batch && (spec.expedite || spec.requeue.unwrap_or(self.config.job_requeue)),
+            association: None,
         })
     }
 
@@ -264,6 +265,7 @@ fn moved(change: &Change<'_>, before: Resolved, after: Resolved) -> Resolved {
             None if before.requeue == after.requeue => now.requeue,
             None => after.requeue,
         },
+        association: now.association,
         tasks,
         cpus_per_task,
         min_nodes,

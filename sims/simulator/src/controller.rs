@@ -281,8 +281,9 @@ impl World {
         let submitter = Submitter { caller: &caller, user: Some(user), group: Some(name), admin: false };
         let jobs = &self.jobs;
         let known_job = |job: JobId, task: Option<u32>| jobs.contains_key(&job) && task.is_none();
-        let clock = self.clock();
+        let (clock, accounting) = (self.clock(), self.accounting());
         let mut rules = Rules {
+            accounting: &accounting,
             config: &self.config,
             partitions: &self.partitions,
             feasibility: &mut self.feasibility,

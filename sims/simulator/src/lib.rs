@@ -6,6 +6,7 @@
 //! | [`world`] | the clock, the queue of events, and the participants |
 //! | `controller` | carries out effects of job and node cores; submission, restart from the journal |
 //! | `passes` | carries out effects of the scheduler's core: snapshots, plans that take time, proposals |
+//! | `accounting` | limits of associations and QOS, and whether they are kept |
 //! | `proposals` | checks the scheduler's proposals |
 //! | `dependencies` | checks whether a job was allowed to start |
 //! | `heterogeneous` | jobs of several components, and whether these stay together |
@@ -48,6 +49,7 @@
 //!
 //! The accounting service, several controllers, nodes that are created before their daemons connect.
 
+mod accounting;
 mod controller;
 mod dependencies;
 mod disk;

@@ -210,6 +210,8 @@ pub(super) struct Mix {
     pub(super) forgers: u32,
     /// Nodes come at run time, and go.
     pub(super) joiners: bool,
+    /// Limits of associations and QOS hold.
+    pub(super) limits: bool,
 }
 
 impl Mix {
@@ -242,6 +244,8 @@ impl Mix {
             faults: Weights::varied(FAULTS, &mut random),
             forgers: random.pick(&[0, 0, 1, 2]).copied().unwrap_or(0),
             joiners: random.one_in_thousand(600),
+            // Drawn last: worlds without limits are as they were.
+            limits: random.one_in_thousand(250),
         }
     }
 }

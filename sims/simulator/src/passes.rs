@@ -175,6 +175,7 @@ impl World {
             },
             licenses: self.licenses.clone(),
             qos: Arc::clone(&self.scheduler.qos),
+            accounting: self.accounting(),
             zone: &TimeZone::UTC,
         };
         let began = self.passed();

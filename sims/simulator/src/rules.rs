@@ -1,7 +1,10 @@
 //! What must hold after every event: one function for each rule, named after it. Each examines what the event changed; from time
 //! to time, when faults stop, and at the end, everything is checked.
 
-use super::{PANICS, heterogeneous, ledger::Promise, roster::machine_of, world::World};
+use super::{
+    PANICS, accounting::no_limit_of_accounting_is_overbooked, heterogeneous, ledger::Promise, roster::machine_of,
+    world::World,
+};
 use garrick_actors::{job::core::JobCore, node::core::NodeCore};
 use garrick_model::{
     gres::GresShare,
@@ -54,6 +57,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("no_job_has_a_node_that_is_not_there", no_job_has_a_node_that_is_not_there),
     ("no_cpu_or_memory_of_a_node_is_given_twice", no_cpu_or_memory_of_a_node_is_given_twice),
     ("no_license_is_given_twice", no_license_is_given_twice),
+    ("no_limit_of_accounting_is_overbooked", no_limit_of_accounting_is_overbooked),
     ("a_node_counts_as_used_what_its_jobs_hold", a_node_counts_as_used_what_its_jobs_hold),
     ("each_run_ends_exactly_once", each_run_ends_exactly_once),
     ("a_drained_node_gets_nothing_new", a_drained_node_gets_nothing_new),

@@ -71,8 +71,9 @@ pub(super) fn config(nodes: u32, mix: &Mix, draw: &Draw) -> Config {
         )
     };
     let starts = mix.starts.map(bounds).unwrap_or_default();
+    let enforced = if mix.limits { "AccountingStorageEnforce=limits,qos\n" } else { "" };
     let text = format!(
-        "ClusterName=sim\nSlurmctldHost=head\nMaxNodeCount={most}\nLicenses=solver:5,viewer:2\nGresTypes=gpu,probe\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n\
+        "{enforced}ClusterName=sim\nSlurmctldHost=head\nMaxNodeCount={most}\nLicenses=solver:5,viewer:2\nGresTypes=gpu,probe\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n\
          SchedulerParameters=sched_min_interval={}{starts}\nSlurmdTimeout={}\nReturnToService=1\nSlurmctldParameters=enable_expedited_requeue\nDefMemPerCPU=100\nPrologTimeout=30\nBatchStartTimeout=30\n\
          NodeName=n[0-{half}] CPUs={} Sockets=1 CoresPerSocket={cores} ThreadsPerCore=2 RealMemory={} Weight={} Gres=probe:2\n\
          NodeName=n[{}-{last}] CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory={} Weight={} Features=big{feature} Gres=gpu:old:2,gpu:new:2,probe:3\n\

@@ -3,6 +3,7 @@
 
 use super::{
     Outcome, Setup,
+    accounting::Known,
     controller::Outboxes,
     disk::{Disk, Writer},
     follower::Accountant,
@@ -280,6 +281,8 @@ pub struct World {
     pub(super) disk: Disk,
     /// Follows the log.
     pub(super) accountant: Accountant,
+    /// What accounting knows of users and limits.
+    pub(super) known: Known,
     /// The disk is slow until then.
     pub(super) slow_until: Timestamp,
     pub(super) outboxes: Outboxes,
@@ -336,6 +339,7 @@ impl World {
     pub fn with(setup: Setup, mutation: Option<Mutation>, about: Option<Subjects>) -> Self {
         let mix = Mix::of_seed(setup.seed);
         let config = Arc::new(site::config(setup.nodes.max(2), &mix, &Draw::FIRST));
+        let known = Known::of_seed(setup.seed, setup.nodes.max(2), mix.limits);
         let cores = config.partitions.iter().filter_map(|p| PartitionCore::new(&config, &p.name, Default::default()));
         let partitions: Vec<Arc<PartitionView>> = cores.map(|core| Arc::new(core.view())).collect();
         let policy = policy(&config);
@@ -395,6 +399,7 @@ impl World {
             promises: Promises::default(),
             submissions: Submitting::default(),
             accountant: Accountant::default(),
+            known,
             cancels: BTreeMap::new(),
             requests: 0,
             broken: None,
@@ -863,6 +868,9 @@ impl World {
     pub fn calm_down(&mut self) {
         self.calm = Some(Calm { since: self.now, progress: (self.now, self.events), left: self.left_to_do() });
         self.after(0, Happening::Operator);
+        if self.mix.limits {
+            self.lift_limits();
+        }
         self.end_forging();
     }
 

@@ -4,6 +4,7 @@
 use super::job_event::requeues;
 use garrick_model::{
     cron::Schedule,
+    entities::association::AssocId,
     ids::{ArrayTask, JobId, RequestId, Sluid},
     messages::node::{HetComponent, RequeuePolicy},
     packed_steps::StepTally,
@@ -59,6 +60,9 @@ pub struct Resolved {
     pub sharing: Sharing,
     /// May be requeued.
     pub requeue: bool,
+    /// Its association in accounting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub association: Option<AssocId>,
 }
 
 /// Who holds a job.

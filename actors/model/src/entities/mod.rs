@@ -7,12 +7,14 @@
 //! | [`limits`] | limits of associations and QOS |
 //! | [`association`] | a user in an account on a cluster, and the accounts themselves |
 //! | [`qos`] | qualities of service |
+//! | [`reasons`] | why a job waits for one of them |
 //! | [`names`] | clusters, accounts, users, workload characterization keys (WCKeys), trackable resources (TRES), licenses |
 
 pub mod association;
 pub mod limits;
 pub mod names;
 pub mod qos;
+pub mod reasons;
 
 use self::{
     association::{AssocId, Association, Effective},

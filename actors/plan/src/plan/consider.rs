@@ -44,7 +44,8 @@ impl<'a> Pass<'a> {
     pub(super) fn consider(&mut self, job: &JobView, place: usize, viewer: Viewer) -> Result<(), Reason> {
         let view = self.view;
         let partition = &view.partitions[place];
-        limits::gate(job, partition)?;
+        limits::gate(view, job, partition)?;
+        self.counted.gate(view, job, partition)?;
         self.bounds.gate(view, job, place)?;
         let mut request = self.request(job, place, viewer);
         self.space.look(viewer);
@@ -153,6 +154,9 @@ impl<'a> Pass<'a> {
             // Where CPUs of suspended runs are taken, no block is idle.
             let kept = if found.is_free { self.keep_whole(&asked, found.nodes) } else { Some(found.nodes) };
             let Some(nodes) = kept else { return Err(Reason::Fragmentation) };
+            let secs = found.limit.duration().map(|limit| limit.as_secs());
+            let partition = &self.view.partitions[asked.request.partition];
+            self.counted.gate_start(self.view, (asked.job, partition), (&nodes, &found.licenses), secs)?;
             self.start(&asked, array_index, (nodes, found.licenses), found.limit);
             if array_index.is_none() || self.has_started_all() {
                 return Ok(());

@@ -9,6 +9,7 @@ use crate::{
         select,
     },
     rules::{
+        accounting::reserves_nothing,
         arrays::{NextTask, PendingTasks},
         het::Trial,
         preempt::Fees,
@@ -109,7 +110,8 @@ impl<'a> Pass<'a> {
         let expedited = asked.job.state == JobState::Expediting;
         let short = self.space.licenses.at(asked.request.licenses.as_deref(), self.now, asked.length).is_none()
             || self.is_short_of_layers(asked);
-        let modest = self.is_modest(asked.job);
+        let partition = &self.view.partitions[asked.request.partition];
+        let modest = self.is_modest(asked.job) || reserves_nothing(self.view, asked.job, partition);
         let reserves = !modest && !self.is_task_too_many(asked.job) && self.reserves(asked.request.partition);
         let reserved = reserves && if expedited { self.reserve_expedited(asked) } else { self.reserve(asked) };
         if !reserved {

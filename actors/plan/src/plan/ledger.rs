@@ -7,7 +7,7 @@ use crate::{
     rules::reasons::{waits_for_room, weight_of},
     snapshot::request::{Matters, NodeUse, Request},
 };
-use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
+use garrick_model::{entities::reasons::is_of_accounting, ids::JobId, state::Reason, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -75,6 +75,8 @@ pub(crate) struct Ledger {
     started: BTreeSet<Key>,
     /// Arrays that run as many tasks as their limit allows.
     limited: BTreeSet<Key>,
+    /// Jobs that are over limits of accounting.
+    over_limits: BTreeSet<Key>,
     /// Number of components of heterogeneous jobs.
     components: usize,
     current: Option<Key>,
@@ -103,6 +105,7 @@ impl Ledger {
             licensed: BTreeSet::new(),
             started: BTreeSet::new(),
             limited: BTreeSet::new(),
+            over_limits: BTreeSet::new(),
             components: 0,
             current: None,
         }
@@ -195,6 +198,8 @@ impl Ledger {
         }
         if *reason == Reason::JobArrayTaskLimit {
             self.limited.insert(key);
+        } else if is_of_accounting(reason) {
+            self.over_limits.insert(key);
         }
     }
 
@@ -237,6 +242,11 @@ impl Ledger {
     /// Arrays that run as many tasks as their limit allows.
     pub fn limited(&self) -> impl Iterator<Item = Key> + '_ {
         self.limited.iter().copied()
+    }
+
+    /// Jobs that are over limits of accounting, in order.
+    pub fn over_limits(&self) -> impl Iterator<Item = Key> + '_ {
+        self.over_limits.iter().copied()
     }
 
     /// The rows of a job in all of its partitions.
@@ -326,6 +336,7 @@ impl Ledger {
         self.unlooked.remove(&key);
         self.started.remove(&key);
         self.limited.remove(&key);
+        self.over_limits.remove(&key);
         if let Some(waiting) = self.waiting.get_mut(&key.partition) {
             waiting.remove(&key);
         }

@@ -11,8 +11,8 @@ use crate::{
     proposals::StartProposal,
     room::{horizon::Horizon, machine::Machine, reservations::seen, reserved::Promise, space::Space},
     rules::{
-        arrays::Starts, backfill::Queue, bounds::Bounded, features::Features, het::Trial, preempt::Preemption,
-        reservations, resume, whole::Patience,
+        accounting::Counted, arrays::Starts, backfill::Queue, bounds::Bounded, features::Features, het::Trial,
+        preempt::Preemption, reservations, resume, whole::Patience,
     },
     snapshot::{
         facts::{ClusterView, UNLIMITED_FOR_PLANNING},
@@ -47,6 +47,8 @@ pub(super) struct Pass<'a> {
     pub queue: Queue,
     pub bounds: Bounded,
     pub arrays: Starts,
+    /// What jobs have of limits of accounting.
+    pub counted: Counted,
     pub preemption: Preemption,
     /// Jobs that wait for blocks that are already broken up.
     pub patience: Patience,
@@ -101,6 +103,7 @@ impl<'a> Pass<'a> {
             queue: Queue::new(view.nodes.len()),
             bounds: Bounded::default(),
             arrays: Starts::default(),
+            counted: Counted::new(view),
             preemption: Preemption::default(),
             patience: Patience::default(),
             known: Known::default(),
@@ -248,6 +251,9 @@ impl<'a> Pass<'a> {
         let generations = nodes.iter().map(|node| self.view.nodes[node.index.0 as usize].generation).collect();
         self.occupy(asked, &nodes, end);
         self.space.licenses.hold(&licenses, self.now, end);
+        let partition = &self.view.partitions[request.partition];
+        let secs = time_limit.duration().map(|limit| limit.as_secs());
+        self.counted.start(self.view, (job, partition), (&nodes, &licenses), secs);
         self.arrays.note(job, array_index);
         if let Some(ledger) = &mut self.ledger {
             ledger.starts();

@@ -261,7 +261,7 @@ pub fn declined(view: &ClusterView, members: &[JobView], now: Timestamp) -> Reas
 fn barred(view: &ClusterView, job: &JobView) -> Option<Reason> {
     let mut why = None;
     for (_, partition) in job.partitions.iter().filter_map(|name| view.partition(name)) {
-        why = Some(limits::gate(job, partition).err()?);
+        why = Some(limits::gate(view, job, partition).err()?);
     }
     why
 }
@@ -281,7 +281,7 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
     let mut best: Option<WouldStart> = None;
     for name in &job.partitions {
         let Some((place, partition)) = view.partition(name) else { continue };
-        if limits::gate(&job, partition).is_err() {
+        if limits::gate(view, &job, partition).is_err() {
             continue;
         }
         let mut request = Request::new(view, &job, place, &|name| names.get(name).copied()).as_of(now);

@@ -1,11 +1,13 @@
 //! Does a partition accept a job? Checks its state, accounts, QOS, time limit and numbers of nodes.
 
+use super::accounting::qos_has;
 use crate::snapshot::{
     changes::{Fact, Reads},
-    facts::PartitionFacts,
+    facts::{ClusterView, PartitionFacts},
     request::run_limit,
 };
 use garrick_model::{
+    entities::qos::QosFlag,
     state::{PartitionState, Reason},
     time::TimeLimit,
     view::JobView,
@@ -15,7 +17,7 @@ use garrick_model::{
 pub(crate) const READS: Reads = Reads::only("limits", |_| &[Fact::Partitions]);
 
 /// Does the partition accept the job?
-pub(crate) fn gate(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
+pub(crate) fn gate(view: &ClusterView, job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
     match partition.state {
         PartitionState::Up | PartitionState::Drain => {}
         PartitionState::Down => return Err(Reason::PartitionDown),
@@ -30,16 +32,17 @@ pub(crate) fn gate(job: &JobView, partition: &PartitionFacts) -> Result<(), Reas
             return Err(Reason::QosNotAllowed);
         }
     }
-    if longer(run_limit(job, partition), partition.max_time) {
+    let lifts = |flag| qos_has(&view.accounting, job, flag);
+    if longer(run_limit(job, partition), partition.max_time) && !lifts(QosFlag::PartitionTimeLimit) {
         return Err(Reason::PartitionTimeLimit);
     }
-    let most = partition.max_nodes.unwrap_or(u32::MAX);
+    let most = partition.max_nodes.filter(|_| !lifts(QosFlag::PartitionMaxNodes)).unwrap_or(u32::MAX);
+    let least = if lifts(QosFlag::PartitionMinNodes) { 0 } else { partition.min_nodes };
     let sizes = &job.spec.node_sizes;
     // No node is without a task.
     let most_of_sizes = job.spec.tasks.map_or(most, |tasks| most.min(tasks));
-    let none =
-        !sizes.is_empty() && sizes.ascending(partition.min_nodes.max(job.min_nodes), most_of_sizes).next().is_none();
-    if none || job.min_nodes > most || job.max_nodes < partition.min_nodes {
+    let none = !sizes.is_empty() && sizes.ascending(least.max(job.min_nodes), most_of_sizes).next().is_none();
+    if none || job.min_nodes > most || job.max_nodes < least {
         return Err(Reason::PartitionNodeLimit);
     }
     Ok(())

@@ -5,6 +5,7 @@
 //! | file | rule |
 //! |---|---|
 //! | [`limits`] | does the partition accept such jobs? |
+//! | [`accounting`] | limits of associations and QOS |
 //! | [`bounds`] | how many jobs are considered and started, for each user, partition and so on |
 //! | [`licenses`] | are there as many licenses as are requested? |
 //! | [`reservations`] | nodes that advance reservations keep for other jobs |
@@ -27,6 +28,7 @@ use super::snapshot::{
 };
 use garrick_model::{time::Timestamp, view::JobView};
 
+pub mod accounting;
 pub mod arrays;
 pub mod backfill;
 pub mod bounds;
@@ -45,8 +47,9 @@ pub mod turns;
 pub mod whole;
 
 /// All rules that decide whether a kept plan is still valid.
-pub(crate) const RULES: [&Reads; 12] = [
+pub(crate) const RULES: [&Reads; 13] = [
     &limits::READS,
+    &accounting::READS,
     &bounds::READS,
     &reservations::READS,
     &licenses::READS,

@@ -20,6 +20,8 @@ pub enum Fact {
     Closings,
     /// Advance reservations, and which jobs may use them.
     Reservations,
+    /// Associations, QOS and their limits, and what was used in the past.
+    Accounting,
 }
 
 impl Fact {
@@ -33,9 +35,17 @@ impl Fact {
             }
             Self::LicensesHeld => before.licenses.held == view.licenses.held,
             Self::Closings => before.reservations.closings(None, now) == view.reservations.closings(None, now),
+            Self::Accounting => {
+                let (before, now) = (&before.accounting, &view.accounting);
+                same(&before.table, &now.table) && same(&before.past, &now.past)
+            }
             Self::Reservations => before.reservations.are_the_same(&view.reservations),
         }
     }
+}
+
+fn same<T: PartialEq>(before: &Arc<T>, now: &Arc<T>) -> bool {
+    Arc::ptr_eq(before, now) || before == now
 }
 
 fn is_same_policy(before: &Policy, policy: &Policy) -> bool {

@@ -2,6 +2,7 @@
 //! (and by tests) and never changed while a plan is made.
 
 use super::{
+    accounting::Accounting,
     bounds::Bounds,
     caps::CpuCaps,
     licenses::LicenseFacts,
@@ -14,7 +15,7 @@ use super::{
 use crate::topology::{Topologies, Topology};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    config::{MemoryPer, PartitionConfig},
+    config::{Enforce, MemoryPer, PartitionConfig},
     ids::{JobId, NodeIndex},
     node_shape::NodeShape,
     spec::CpuOrder,
@@ -98,6 +99,8 @@ pub struct Policy {
     pub serial_at_end: bool,
     /// Nodes are filtered by `--extra` (`extra_constraints`).
     pub extra_constraints: bool,
+    /// `AccountingStorageEnforce`.
+    pub enforce: Enforce,
     /// Optional bounds; `None`: none is set.
     pub bounds: Option<Arc<Bounds>>,
     /// A plan is made this often even if nothing changed (`bf_interval`); `None`: only after a change.
@@ -134,6 +137,7 @@ impl Default for Policy {
             preempt: PreemptRules::default(),
             serial_at_end: false,
             extra_constraints: false,
+            enforce: Enforce::default(),
             bounds: None,
             interval: Some(BF_INTERVAL),
             least_pause: SHORTEST_PAUSE,
@@ -191,6 +195,8 @@ pub struct PartitionFacts {
     pub exclusive_topo: bool,
     /// How its jobs are preempted.
     pub yielding: Yielding,
+    /// `QOS`: the limits of this QOS hold for its jobs.
+    pub qos: Option<String>,
     /// The accounts and QOS whose jobs it accepts; `None`: all.
     pub takes: Option<Arc<PartitionConfig>>,
 }
@@ -224,6 +230,8 @@ pub struct ClusterView {
     pub working: BTreeMap<JobId, Arc<JobView>>,
     /// Qualities of service.
     pub qos: Arc<QosTable>,
+    /// Associations, limits, and what running jobs have of them.
+    pub accounting: Accounting,
     /// Some run is suspended for another.
     pub has_parked: bool,
     /// End and partition of each job whose nodes are still being cleaned, if `CompleteWait` limits plans.

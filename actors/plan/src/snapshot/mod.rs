@@ -14,9 +14,11 @@
 //! | [`bounds`] | optional bounds of a plan |
 //! | [`preempt`] | which jobs may preempt which |
 //! | [`qos`] | qualities of service |
+//! | [`accounting`] | associations and QOS with their limits, and what jobs have of them |
 //! | [`changes`] | what rules read, and whether that is equal in two snapshots |
 //! | `units` | keeps other jobs away from those with exclusive leaf switches or blocks |
 
+pub mod accounting;
 pub mod bounds;
 pub mod caps;
 pub mod changes;

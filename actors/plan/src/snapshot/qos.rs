@@ -3,7 +3,14 @@
 //! controller's actors. Without one it is empty, and no job gains rights or priority from it.
 
 use super::preempt::Yielding;
-use garrick_model::view::JobView;
+use garrick_model::{
+    config::PreemptMode,
+    entities::{
+        Entities, NORMAL,
+        qos::{QosPreemptMode, QosRecord},
+    },
+    view::JobView,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -20,6 +27,28 @@ pub struct Qos {
     pub yielding: Yielding,
     /// `PreemptExemptTime`; `None`: the cluster's.
     pub exempt: Option<Duration>,
+}
+
+impl Qos {
+    fn of_record(record: &QosRecord) -> Self {
+        let has = |mode| record.preempt_mode.contains(&mode);
+        let modes = [
+            (QosPreemptMode::Suspend, PreemptMode::Suspend),
+            (QosPreemptMode::Requeue, PreemptMode::Requeue),
+            (QosPreemptMode::Cancel, PreemptMode::Cancel),
+        ];
+        Self {
+            priority: record.priority,
+            preempts: record.preempt.clone(),
+            yielding: Yielding {
+                mode: modes.into_iter().find(|(mode, _)| has(*mode)).map(|(_, mode)| mode),
+                within: has(QosPreemptMode::Within),
+                by_priority: false,
+                grace: Duration::from_secs(record.grace_secs),
+            },
+            exempt: record.preempt_exempt_secs.map(Duration::from_secs),
+        }
+    }
 }
 
 /// All known QOS.
@@ -43,6 +72,12 @@ impl QosTable {
         let by_name: BTreeMap<String, Qos> = all.into_iter().map(named).collect();
         let greatest = by_name.values().map(|qos| qos.priority).max().unwrap_or(0);
         Self { by_name, default: default.map(lower), greatest }
+    }
+
+    /// Those that accounting knows.
+    pub fn of_entities(entities: &Entities) -> Self {
+        let living = entities.qos.iter().filter(|(_, qos)| !qos.deleted);
+        Self::new(living.map(|(name, record)| (name.clone(), Qos::of_record(record))), Some(NORMAL))
     }
 
     /// The QOS of a job, with its name; `None`: it is not known.

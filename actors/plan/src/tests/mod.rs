@@ -1,5 +1,6 @@
 //! Plans, tested as a whole.
 
+mod accounting_test;
 mod bounds_test;
 mod caps_test;
 mod core_reservations_test;

@@ -18,6 +18,7 @@
 //! | `agents` | agents' connections and their messages |
 //! | `site_checks` | requests about jobs go through the site's own checks first |
 //! | `submit`, `submit_het` | submissions, and when a job would start |
+//! | `submit_limits` | limits of accounting on how many jobs there may be |
 //! | [`shell`] | the actor: channels, ports, and connections to owners |
 //! | `streams` | replies that continue until the command ends |
 
@@ -42,6 +43,7 @@ mod site_checks;
 mod streams;
 mod submit;
 mod submit_het;
+mod submit_limits;
 mod top;
 mod triggers;
 mod updates;

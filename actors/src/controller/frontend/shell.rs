@@ -48,7 +48,7 @@ use garrick_model::{
     time::{Timestamp, system_zone},
     view::{JobView, LicenseView, PartitionView},
 };
-use garrick_plan::{policy::policy, rules::priority};
+use garrick_plan::{policy::policy, rules::priority, snapshot::accounting::Accounting};
 use garrick_runtime::{AskError, ReplyTo, TimerKey, TraceContext};
 use jiff::tz::TimeZone;
 use std::{
@@ -92,6 +92,9 @@ impl Sight for Env {
     }
     fn priority_rules(&self) -> Option<Arc<priority::Rules>> {
         Self::priority_rules(self)
+    }
+    fn accounting(&self) -> Accounting {
+        Self::accounting(self)
     }
     fn job_site(&self) -> Arc<JobSite> {
         Self::job_site(self)

@@ -9,7 +9,7 @@ use crate::{
 };
 use garrick_events::records::node::SavedNode;
 use garrick_model::{config::Config, ids::JobId, view::LicenseView};
-use garrick_plan::rules::priority;
+use garrick_plan::{rules::priority, snapshot::accounting::Accounting};
 use jiff::tz::TimeZone;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -33,6 +33,10 @@ pub trait Sight: Send + Sync {
     fn license_totals(&self) -> BTreeMap<String, u32>;
     /// How priorities are calculated; `None`: not known yet, or not calculated.
     fn priority_rules(&self) -> Option<Arc<priority::Rules>>;
+    /// What binds jobs of what accounting knows.
+    fn accounting(&self) -> Accounting {
+        Accounting::default()
+    }
     /// Settings for jobs.
     fn job_site(&self) -> Arc<JobSite>;
     /// The saved part of a node's state, as its owner has it.

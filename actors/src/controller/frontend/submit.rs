@@ -110,6 +110,7 @@ impl FrontendCore {
                 self.judge_het(&caller, by, Some(id), specs, now)?
             }
         };
+        self.check_submit_limits(&records, None, now)?;
         let in_order = !self.sight.config().multifactor();
         let held =
             || self.sight.entering().bytes_of(caller.uid).saturating_add(self.sight.committed().bytes_of(caller.uid));
@@ -143,7 +144,9 @@ impl FrontendCore {
         let config = sight.config();
         let partitions = sight.boards().partitions.list();
         let priority = sight.priority_rules().filter(|_| config.multifactor());
+        let accounting = sight.accounting();
         let mut rules = Rules {
+            accounting: &accounting,
             config: &config,
             partitions: &partitions,
             feasibility: self.feasibility(),

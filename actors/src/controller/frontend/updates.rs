@@ -16,12 +16,13 @@ use crate::{
         texts,
     },
 };
-use garrick_events::records::job::{JobRecord, Phase};
+use garrick_events::records::job::{JobRecord, Phase, Resolved};
 use garrick_model::{
     config::McsPlugin,
     ids::JobId,
     messages::command::{Caller, CommandReply, JobChange, JobSelector},
     refusal::Refusal,
+    spec::JobSpec,
     time::Timestamp,
     view::JobView,
 };
@@ -172,6 +173,11 @@ impl FrontendCore {
         let owner = Submitter { caller: &caller, user, group: users.group_name(caller.gid), admin };
         let asked = Change { record: &record, change, by };
         let revise = self.with_rules(now, |rules| rules.revise(&owner, asked))?;
+        let place = |resolved: &Resolved, spec: &JobSpec| (resolved.association, spec.qos.clone());
+        if !by.admin && place(&revise.resolved, &revise.spec) != place(&record.resolved, &record.spec) {
+            let (spec, resolved) = (Arc::new(revise.spec.clone()), revise.resolved.clone());
+            self.check_submit_limits(&[JobRecord { spec, resolved, ..record.clone() }], Some(view.id), now)?;
+        }
         Ok(JobCommand::Revise(Box::new(revise)))
     }
 

@@ -50,6 +50,11 @@ impl Entering {
         self.lock().saving.values().flatten().any(|(_, view)| such(view))
     }
 
+    /// Passes all of their views.
+    pub fn each(&self, visit: impl FnMut(&JobView)) {
+        self.lock().saving.values().flatten().map(|(_, view)| &**view).for_each(visit);
+    }
+
     /// The log has answered. If the jobs are saved, their views are passed to `enter`, in order.
     pub fn settle(&self, request: RequestId, saved: bool, mut enter: impl FnMut(Arc<JobView>)) {
         let mut state = self.lock();

@@ -48,7 +48,15 @@ use garrick_model::{
     time::Timestamp,
     view::{JobView, NodeView, PartitionView},
 };
-use garrick_plan::{policy::policy, rules::priority, snapshot::qos::QosTable, topology::Topologies};
+use garrick_plan::{
+    policy::policy,
+    rules::priority,
+    snapshot::{
+        accounting::{Accounting, AccountingTable, PastUsage},
+        qos::QosTable,
+    },
+    topology::Topologies,
+};
 use garrick_runtime::{
     Actor, ActorPath, Address, Board, BoardMap, Context, Lane, Message, PendingReply, ReplyTo, SendError, System,
     TraceContext,
@@ -154,6 +162,9 @@ pub struct Env {
     priority: Board<Option<Arc<priority::Rules>>>,
     qos: Board<Arc<QosTable>>,
     entities: Board<Arc<Entities>>,
+    /// What follows from them.
+    associations: Board<Arc<AccountingTable>>,
+    past: Board<Arc<PastUsage>>,
     /// Topologies, and the configuration that they were made from.
     topologies: RwLock<Option<(Arc<Config>, Arc<Topologies>)>>,
 }
@@ -186,6 +197,8 @@ impl Env {
             priority: Board::new(None),
             qos: Board::default(),
             entities: Board::default(),
+            associations: Board::default(),
+            past: Board::default(),
             topologies: RwLock::new(None),
         }
     }
@@ -342,11 +355,50 @@ impl Env {
 
     /// A copy came from the service of accounting.
     pub fn set_entities(&self, entities: Arc<Entities>) {
+        let cluster = self.config().cluster_name.clone();
+        self.set_qos(QosTable::of_entities(&entities));
+        self.associations.publish(Arc::new(AccountingTable::new(&entities, &cluster)));
         self.entities.publish(entities);
     }
 
-    /// Replaces them. Only for the feed of the accounting database.
-    pub fn set_qos(&self, table: QosTable) {
+    /// What was used in the past, with decay. For whoever computes it from the records.
+    pub fn set_past_usage(&self, past: Arc<PastUsage>) {
+        self.past.publish(past);
+    }
+
+    /// What binds jobs of what accounting knows. What running jobs have is not counted in it.
+    pub fn accounting(&self) -> Accounting {
+        Accounting {
+            enforce: self.config().enforce.clone(),
+            table: self.associations.read().value.clone(),
+            past: self.past.read().value.clone(),
+            used: Arc::default(),
+        }
+    }
+
+    /// Generations of what accounting knows and of past usage.
+    pub fn accounting_generations(&self) -> (u64, u64) {
+        (self.associations.generation(), self.past.generation())
+    }
+
+    /// Waits until either is newer.
+    pub async fn accounting_changed(
+        (associations, past): (Board<Arc<AccountingTable>>, Board<Arc<PastUsage>>),
+        seen: (u64, u64),
+    ) {
+        tokio::select! {
+            _ = associations.changed(seen.0) => {}
+            _ = past.changed(seen.1) => {}
+        }
+    }
+
+    /// The boards of both.
+    pub fn accounting_boards(&self) -> (Board<Arc<AccountingTable>>, Board<Arc<PastUsage>>) {
+        (self.associations.clone(), self.past.clone())
+    }
+
+    /// Replaces them; they follow from what accounting knows ([`Self::set_entities`]).
+    fn set_qos(&self, table: QosTable) {
         self.qos.publish(Arc::new(table));
     }
 

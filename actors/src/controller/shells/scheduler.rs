@@ -93,7 +93,10 @@ impl Shell for SchedulerCore {
             SchedulerErrand::Look => {
                 Came::Input(SchedulerInput::Snapshot(Box::new(snapshot(self.policy().clone(), env, clock()))))
             }
-            SchedulerErrand::Watch(seen) => Came::Later(Box::pin(changed(env.boards.clone(), seen))),
+            SchedulerErrand::Watch(seen) => {
+                let accounting = Env::accounting_changed(env.accounting_boards(), seen.accounting);
+                Came::Later(Box::pin(changed(env.boards.clone(), accounting, seen)))
+            }
             SchedulerErrand::Plan(planning) => {
                 let made = Box::new(planning.make(kept, &clock, &|job| env.boards.jobs.get(&job)));
                 Came::Input(SchedulerInput::Planned { made, reservations: env.boards.reservations.generation() })
@@ -114,12 +117,13 @@ impl Shell for SchedulerCore {
     }
 }
 
-async fn changed(boards: Boards, seen: Seen) -> Option<SchedulerInput> {
+async fn changed(boards: Boards, accounting: impl Future<Output = ()>, seen: Seen) -> Option<SchedulerInput> {
     tokio::select! {
         _ = boards.jobs.changed(seen.jobs) => {}
         _ = boards.nodes.changed(seen.nodes) => {}
         _ = boards.partitions.changed(seen.partitions) => {}
         _ = boards.reservations.changed(seen.reservations) => {}
+        () = accounting => {}
     }
     Some(SchedulerInput::Changed)
 }
@@ -142,6 +146,7 @@ fn snapshot(policy: Policy, env: &Env, began: Duration) -> Snapshot {
         nodes: boards.nodes.generation(),
         partitions: boards.partitions.generation(),
         reservations: boards.reservations.generation(),
+        accounting: env.accounting_generations(),
     };
     let jobs = boards.jobs.live();
     let view = view_of(policy, env, &jobs);
@@ -162,6 +167,7 @@ fn view_of(policy: Policy, env: &Env, jobs: &[Arc<JobView>]) -> ClusterView {
         partitions: &env.boards.partitions.list(),
         licenses,
         qos: env.qos(),
+        accounting: env.accounting(),
         reservations: &env.boards.reservations.list(),
         zone: &system_zone(),
     };

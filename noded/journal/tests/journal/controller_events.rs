@@ -293,6 +293,7 @@ fn record(id: u32, spec: JobSpec) -> JobRecord {
             memory: MemoryRequest::PerNode(MemoryMib(4000)),
             sharing: Sharing::Default,
             requeue: true,
+            association: None,
         },
         submit_time: at(0),
         priority: 4_294_901_760,
@@ -806,6 +807,7 @@ pub fn revised() -> Vec<ControllerEvent> {
         memory: MemoryRequest::PerCpu(MemoryMib(70)),
         sharing: Sharing::User,
         requeue: false,
+        association: None,
     };
     let revision = Revision {
         spec: JobSpec {

@@ -5,6 +5,7 @@ use super::{
     cli_filter::CliFilter,
     completion::CompletionSettings,
     debug_flags::DebugFlags,
+    enforce::Enforce,
     gres::GresConfig,
     health::HealthCheck,
     hres::Hres,
@@ -149,6 +150,8 @@ settings_with_rows! {
         pub cluster_name: String,
         /// `AccountingStorageType=accounting_storage/slurmdbd`: the service of accounting is fed.
         pub accounting: bool,
+        /// `AccountingStorageEnforce`.
+        pub enforce: Enforce,
         /// `SlurmctldHost` lines, the primary controller first.
         pub controllers: Vec<ControllerHost>,
         /// `SlurmctldAddr`: one address for all controllers.

@@ -5,6 +5,7 @@ use super::{
     cli_filter,
     config::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, PropagatePriority, ReturnToService},
     debug_flags::DebugFlags,
+    enforce::Enforce,
     health::HealthStates,
     job_defaults::JobDefaults,
     job_submit::{self, JobSubmitPlugin},
@@ -62,7 +63,9 @@ type Key = Row<Config>;
 #[rustfmt::skip]
 pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("AccountingStorageBackupHost", NULL),
-    Key::not_yet("AccountingStorageEnforce", "none"),
+    Key::honoured("AccountingStorageEnforce", "", enforce,
+        "which of what accounting knows binds jobs: `associations`, `limits`, `qos`, `safe`, `wckeys`, `all`")
+        .shown(Show::Value(|c| c.enforce.to_string())),
     Key::not_yet("AccountingStorageHost", "localhost"),
     Key::not_yet("AccountingStorageExternalHost", NULL),
     Key::not_yet("AccountingStorageParameters", NULL),
@@ -473,6 +476,11 @@ fn rest_counts(not_yet: &[&str]) -> Note {
         return None;
     }
     note(format!("{} is not supported yet", not_yet.join(", ")), "the rest counts")
+}
+
+fn enforce(config: &mut Config, text: &str) -> Value<Note> {
+    config.enforce = Enforce::parse(text)?;
+    Ok(rest_counts(&config.enforce.without_effect()))
 }
 
 fn accounting(config: &mut Config, text: &str) -> Value<Note> {

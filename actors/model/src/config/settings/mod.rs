@@ -8,6 +8,7 @@ pub(super) mod completion;
 pub(super) mod config;
 pub(super) mod debug_flags;
 pub(super) mod described;
+pub(super) mod enforce;
 pub(super) mod global;
 pub(super) mod gres;
 pub(super) mod health;

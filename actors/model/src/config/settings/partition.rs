@@ -208,8 +208,8 @@ pub(in crate::config) static PARTITION: &[Key] = &[
     Key::dropped("Priority"),
     key!("PriorityJobFactor", "1", priority_job_factor: number(0, 65_533), "the factor that `PriorityWeightPartition` multiplies"),
     key!("PriorityTier", "1", priority_tier: number(0, 65_533), "jobs of a higher tier are considered first, and may preempt others"),
-    Key::honoured("QOS", "", |p, text| set(&mut p.qos, Ok(values::optional(text).filter(|qos| qos != "N/A"))), "")
-        .without_effect(|p| p.qos.is_some())
+    Key::honoured("QOS", "", |p, text| set(&mut p.qos, Ok(values::optional(text).filter(|qos| qos != "N/A"))),
+        "the QOS whose limits hold for its jobs, where `AccountingStorageEnforce` has `limits`")
         .shown(Show::Lines(|p| vec![("QoS".to_owned(), Text("N/A").show(&p.qos))])),
     key!("ReqResv", "no", require_reservation: YES_NO, "only jobs in reservations may use it"),
     Key::honoured("ResumeTimeout", "", |p, text| set(&mut p.resume_timeout, Span::parse(text).map(Some)),
@@ -554,7 +554,7 @@ mod tests {
         let says = p.set("State", "UPP").unwrap_err().to_string();
         assert_eq!(says, "\"UPP\" is not one of UP, DOWN, DRAIN, INACTIVE (did you mean UP?)");
         assert_eq!(p.set("QOS", "N/A"), Ok(None));
-        assert!(p.set("QOS", "high").unwrap().is_some());
+        assert_eq!(p.set("QOS", "high"), Ok(None));
         assert!(p.set("OverSubscribe", "NO:3").is_err());
     }
 }

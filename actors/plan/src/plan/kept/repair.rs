@@ -51,6 +51,9 @@ impl<'p, 'v> Repair<'p, 'v> {
         self.due.extend(ledger.started());
         let more = |key: &Key| ledger.row(*key).is_some_and(|row| self.has_other_tasks(before, &row.job));
         self.due.extend(ledger.limited().filter(more).collect::<Vec<_>>());
+        // What running jobs have of limits changes with each start, each end, and time.
+        self.due.extend(self.ledger.over_limits().take(MOST_NOW));
+        self.stale |= self.ledger.over_limits().nth(MOST_NOW).is_some();
         let last = self.ledger.last_looked();
         for (key, job) in new {
             if last.is_some_and(|last| key < last) {

@@ -1,0 +1,511 @@
+//! What accounting says of jobs, in a plan's snapshot: limits of associations and QOS ([`AccountingTable`], made from the controller's
+//! copy of accounting's entities), what running jobs have of them ([`Used`]), and what was used in the past ([`PastUsage`]).
+//! [`crate::rules::accounting`] decides by them.
+
+use super::facts::PartitionFacts;
+use garrick_model::{
+    config::{Enforce, EnforceWord},
+    entities::{
+        Entities,
+        association::{AssocId, Association},
+        limits::{Count, Limits, TresLimit},
+        qos::{QosFlag, QosRecord},
+    },
+    gres::{GPU, GresCount, Totals},
+    resources::MemoryRequest,
+    spec_text::licenses::{LicenseRequest, Licenses},
+    state::JobState,
+    time::Timestamp,
+    view::{AllocatedNode, JobView},
+};
+use rustc_hash::FxHashMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// A number that stands for "without end".
+pub(crate) const ENDLESS: u64 = u64::MAX;
+
+/// Whose use is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Holder {
+    /// An association and those below it.
+    Association(AssocId),
+    /// A QOS, by its number.
+    Qos(u32),
+    /// A user in a QOS: number, uid.
+    QosUser(u32, u32),
+    /// An account in a QOS: number, the association of the account itself.
+    QosAccount(u32, AssocId),
+}
+
+/// Limits with numbers in place of the names of TRES ([`AccountingTable::names`]).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Compiled {
+    counts: BTreeMap<Count, u64>,
+    tres: BTreeMap<TresLimit, Vec<(usize, u64)>>,
+}
+
+impl Compiled {
+    fn of(limits: &Limits, names: &[String]) -> Self {
+        let place = |name: &String| names.binary_search(name).ok();
+        let tres = limits.tres.iter().map(|(limit, amounts)| {
+            (*limit, amounts.iter().filter_map(|(name, most)| Some((place(name)?, *most))).collect())
+        });
+        Self { counts: limits.counts.clone(), tres: tres.collect() }
+    }
+
+    /// A number; `None`: no limit.
+    pub(crate) fn count(&self, count: Count) -> Option<u64> {
+        self.counts.get(&count).copied()
+    }
+
+    /// Places of TRES with their numbers.
+    pub(crate) fn tres(&self, limit: TresLimit) -> &[(usize, u64)] {
+        self.tres.get(&limit).map_or(&[], Vec::as_slice)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.counts.is_empty() && self.tres.values().all(Vec::is_empty)
+    }
+}
+
+/// What holds for the jobs of an association.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssocRules {
+    /// The association.
+    pub id: AssocId,
+    /// It still exists.
+    pub living: bool,
+    /// Name of its account.
+    pub account_name: String,
+    /// It is for this partition only.
+    pub partition: Option<String>,
+    /// It is its user's default.
+    pub is_default: bool,
+    /// The QOS of jobs that name none.
+    pub default_qos: Option<String>,
+    /// The association of its account.
+    pub account: AssocId,
+    /// Limits of its jobs, also those from above.
+    pub(crate) limits: Compiled,
+    /// Limits of groups, from itself up to the root, where there are any.
+    pub(crate) groups: Vec<(AssocId, Compiled)>,
+    /// QOS that its jobs may have.
+    pub qos: BTreeSet<String>,
+}
+
+/// What holds for the jobs of a QOS.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QosRules {
+    /// The QOS.
+    pub record: QosRecord,
+    /// Its limits.
+    pub(crate) limits: Compiled,
+}
+
+/// What the controller's copy of accounting's entities says of jobs of this cluster. Made anew when a copy comes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AccountingTable {
+    /// Names of TRES that some limit is for, in order.
+    names: Vec<String>,
+    associations: FxHashMap<AssocId, AssocRules>,
+    qos: BTreeMap<String, QosRules>,
+    /// Living associations of each user, by number.
+    of_user: FxHashMap<String, Vec<AssocId>>,
+    /// WCKeys of each user, and which one is the default.
+    wckeys: FxHashMap<String, Vec<(String, bool)>>,
+}
+
+impl AccountingTable {
+    /// Of a cluster.
+    pub fn new(entities: &Entities, cluster: &str) -> Self {
+        let of_cluster = || entities.associations.values().filter(|a| a.cluster == cluster);
+        let limits = of_cluster().map(|a| &a.limits).chain(entities.qos.values().map(|qos| &qos.limits));
+        let names: BTreeSet<String> = limits.flat_map(|l| l.tres.values()).flat_map(BTreeMap::keys).cloned().collect();
+        let names: Vec<String> = names.into_iter().collect();
+        let groups_of = |limits: &Limits| {
+            let mut limits = limits.clone();
+            limits.counts.retain(|count, _| count.is_of_group());
+            limits.tres.retain(|limit, _| limit.is_of_group());
+            Compiled::of(&limits, &names)
+        };
+        let rules = |association: &Association| {
+            let id = association.id;
+            let effective = entities.effective(id);
+            let lineage = || entities.lineage(id);
+            AssocRules {
+                id,
+                living: !association.deleted,
+                account_name: association.account.clone(),
+                partition: association.partition.clone(),
+                is_default: association.is_default,
+                default_qos: effective.default_qos,
+                account: lineage().find(|a| a.user.is_none()).map_or(id, |a| a.id),
+                limits: Compiled::of(&effective.limits, &names),
+                groups: lineage().map(|a| (a.id, groups_of(&a.limits))).filter(|(_, l)| !l.is_empty()).collect(),
+                qos: effective.qos,
+            }
+        };
+        let qos = entities.qos.iter().filter(|(_, qos)| !qos.deleted);
+        let mut of_user: FxHashMap<String, Vec<AssocId>> = FxHashMap::default();
+        for association in of_cluster().filter(|a| !a.deleted) {
+            if let Some(user) = &association.user {
+                of_user.entry(user.clone()).or_default().push(association.id);
+            }
+        }
+        let mut wckeys: FxHashMap<String, Vec<(String, bool)>> = FxHashMap::default();
+        for key in entities.wckeys.values().filter(|key| !key.deleted && key.cluster == cluster) {
+            wckeys.entry(key.user.clone()).or_default().push((key.name.clone(), key.is_default));
+        }
+        Self {
+            associations: of_cluster().map(|a| (a.id, rules(a))).collect(),
+            of_user,
+            wckeys,
+            qos: qos
+                .map(|(name, record)| {
+                    let limits = Compiled::of(&record.limits, &names);
+                    (name.clone(), QosRules { record: record.clone(), limits })
+                })
+                .collect(),
+            names,
+        }
+    }
+
+    /// Names of TRES that some limit is for.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Nothing came from accounting yet.
+    pub fn is_empty(&self) -> bool {
+        self.associations.is_empty() && self.qos.is_empty()
+    }
+
+    /// The association of a user's job in an account (`None`: his default), for that partition if there is one for it, else for all
+    /// partitions.
+    pub fn association_of(&self, user: &str, account: Option<&str>, partition: Option<&str>) -> Option<&AssocRules> {
+        let all = || self.of_user.get(user).into_iter().flatten().filter_map(|id| self.associations.get(id));
+        let account = match account {
+            Some(account) => account,
+            None => all().find(|rules| rules.is_default)?.account_name.as_str(),
+        };
+        let within = || all().filter(|rules| rules.account_name == account);
+        let named = within().find(|rules| rules.partition.is_some() && rules.partition.as_deref() == partition);
+        named.or_else(|| within().find(|rules| rules.partition.is_none()))
+    }
+
+    /// The WCKey of a user's jobs that name none.
+    pub fn default_wckey(&self, user: &str) -> Option<&str> {
+        self.wckeys.get(user)?.iter().find(|(_, is_default)| *is_default).map(|(name, _)| name.as_str())
+    }
+
+    /// Has the user that WCKey?
+    pub fn has_wckey(&self, user: &str, name: &str) -> bool {
+        self.wckeys.get(user).is_some_and(|keys| keys.iter().any(|(known, _)| known == name))
+    }
+
+    /// An association.
+    pub fn association(&self, id: AssocId) -> Option<&AssocRules> {
+        self.associations.get(&id)
+    }
+
+    /// A QOS by name, in any case.
+    pub fn qos(&self, name: &str) -> Option<&QosRules> {
+        self.qos.get(name).or_else(|| self.qos.get(&name.to_ascii_lowercase()))
+    }
+}
+
+/// What was used in the past, and by running jobs until now, with decay. Whoever knows the records fills it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PastUsage {
+    /// Of each association, with that of those below it.
+    pub associations: BTreeMap<AssocId, Past>,
+    /// Of each QOS, by its number.
+    pub qos: BTreeMap<u32, Past>,
+    /// The fair-share factor of each association.
+    pub fair_share: BTreeMap<AssocId, f64>,
+}
+
+/// What one of them used.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Past {
+    /// Amounts of TRES times seconds, by name.
+    pub tres_secs: BTreeMap<String, f64>,
+    /// Run time of jobs, seconds.
+    pub wall_secs: f64,
+}
+
+/// What running jobs of a holder have together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Jobs.
+    pub jobs: u64,
+    /// Amounts, by the places of their names.
+    pub tres: Vec<u64>,
+    /// Amounts times the seconds that are left by the time limits.
+    pub left_secs: Vec<u64>,
+    /// Seconds that are left by the time limits.
+    pub wall_left_secs: u64,
+    /// How many of the jobs are on each node, by its place.
+    pub nodes: BTreeMap<usize, u32>,
+}
+
+/// What running jobs have, by holder. Only holders with limits are counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Used(FxHashMap<Holder, Sum>);
+
+impl Used {
+    /// Of one holder.
+    pub fn of(&self, holder: Holder) -> Option<&Sum> {
+        self.0.get(&holder)
+    }
+
+    /// Counts a job.
+    pub(crate) fn add(&mut self, holders: &[Holder], demand: &Demand) {
+        for holder in holders {
+            let sum = self.0.entry(*holder).or_default();
+            sum.jobs += 1;
+            sum.tres.resize(demand.amounts.len(), 0);
+            sum.left_secs.resize(demand.amounts.len(), 0);
+            for (at, amount) in demand.amounts.iter().enumerate() {
+                sum.tres[at] = sum.tres[at].saturating_add(*amount);
+                sum.left_secs[at] = sum.left_secs[at].saturating_add(demand.times_secs(at));
+            }
+            sum.wall_left_secs = sum.wall_left_secs.saturating_add(demand.wall_secs());
+            for node in demand.nodes.iter().flatten() {
+                *sum.nodes.entry(*node).or_insert(0) += 1;
+            }
+        }
+    }
+}
+
+/// What a job asks for, or gets, as far as limits are concerned.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Demand {
+    /// Amounts, by the places of their names.
+    pub amounts: Vec<u64>,
+    /// The same on the node where it has most.
+    pub on_node: Vec<u64>,
+    /// Places of its nodes; `None`: it has none yet.
+    pub nodes: Option<Vec<usize>>,
+    /// How long it may run; `None`: without end.
+    pub secs: Option<u64>,
+    /// How many times minutes count.
+    pub factor: f64,
+}
+
+impl Demand {
+    /// An amount times the run time.
+    pub(crate) fn times_secs(&self, at: usize) -> u64 {
+        self.amounts[at].saturating_mul(if self.amounts[at] == 0 { 0 } else { self.wall_secs() })
+    }
+
+    /// The run time, with the factor.
+    pub(crate) fn wall_secs(&self) -> u64 {
+        match self.secs {
+            None => ENDLESS,
+            Some(secs) if self.factor == 1.0 => secs,
+            #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            Some(secs) => (secs as f64 * self.factor) as u64,
+        }
+    }
+}
+
+/// The facts of one snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct Accounting {
+    /// `AccountingStorageEnforce`.
+    pub enforce: Enforce,
+    /// Associations and QOS.
+    pub table: Arc<AccountingTable>,
+    /// What was used.
+    pub past: Arc<PastUsage>,
+    /// What running jobs have.
+    pub used: Arc<Used>,
+}
+
+/// The association and QOS of a job in a partition.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing<'t> {
+    pub id: Option<AssocId>,
+    pub association: Option<&'t AssocRules>,
+    /// Its QOS.
+    pub own: Option<&'t QosRules>,
+    /// QOS whose limits hold, those that go before others first.
+    pub qos: Vec<&'t QosRules>,
+    pub uid: u32,
+}
+
+impl Standing<'_> {
+    /// Whom the job counts for while it waits or runs.
+    pub(crate) fn submitters(&self) -> Vec<Holder> {
+        let groups = self.association.iter().flat_map(|rules| &rules.groups).map(|(id, _)| Holder::Association(*id));
+        let mut holders: Vec<Holder> = groups.chain(self.id.map(Holder::Association)).collect();
+        for qos in &self.qos {
+            let number = qos.record.id;
+            holders.extend([Holder::Qos(number), Holder::QosUser(number, self.uid)]);
+            holders.extend(self.association.map(|rules| Holder::QosAccount(number, rules.account)));
+        }
+        holders
+    }
+
+    /// Whose use its run is.
+    pub(crate) fn holders(&self) -> Vec<Holder> {
+        let mut holders: Vec<Holder> = Vec::new();
+        if let (Some(id), Some(rules)) = (self.id, self.association) {
+            holders.extend(rules.groups.iter().map(|(id, _)| Holder::Association(*id)));
+            let own = Holder::Association(id);
+            if rules.limits.count(Count::MaxJobs).is_some() && !holders.contains(&own) {
+                holders.push(own);
+            }
+        }
+        for qos in self.qos.iter().filter(|qos| !qos.limits.is_empty()) {
+            let number = qos.record.id;
+            holders.extend([Holder::Qos(number), Holder::QosUser(number, self.uid)]);
+            holders.extend(self.association.map(|rules| Holder::QosAccount(number, rules.account)));
+        }
+        holders
+    }
+}
+
+impl Accounting {
+    /// Is that enforced?
+    pub fn enforces(&self, word: EnforceWord) -> bool {
+        self.enforce.has(word)
+    }
+
+    /// Counts what running jobs have now.
+    #[must_use]
+    pub fn counting(mut self, jobs: &[Arc<JobView>], partitions: &[PartitionFacts], now: Timestamp) -> Self {
+        if !self.enforces(EnforceWord::Limits) {
+            return self;
+        }
+        let of_partition: BTreeMap<&str, Option<&str>> =
+            partitions.iter().map(|p| (p.name.as_str(), p.qos.as_deref())).collect();
+        let mut used = Used::default();
+        let has_run =
+            |job: &&Arc<JobView>| matches!(job.state, JobState::Configuring | JobState::Running | JobState::Suspended);
+        for job in jobs.iter().filter(has_run) {
+            let Some(allocation) = &job.allocation else { continue };
+            let qos = of_partition.get(allocation.partition.as_str()).copied().flatten();
+            let standing = self.standing(job, qos);
+            let holders = standing.holders();
+            if holders.is_empty() {
+                continue;
+            }
+            let left = job.end_time.map(|end| end.since(now).as_secs());
+            let demand = self.gets(job, &standing, (&allocation.nodes, &allocation.licenses), left);
+            used.add(&holders, &demand);
+        }
+        self.used = Arc::new(used);
+        self
+    }
+
+    /// The association and QOS of a job in a partition with that QOS.
+    pub(crate) fn standing(&self, job: &JobView, partition_qos: Option<&str>) -> Standing<'_> {
+        let own = job.spec.qos.as_deref().and_then(|name| self.table.qos(name));
+        let of_partition = partition_qos.and_then(|name| self.table.qos(name));
+        let first = own.is_some_and(|qos| qos.record.has(QosFlag::OverPartQos));
+        let mut qos: Vec<&QosRules> =
+            if first { [own, of_partition] } else { [of_partition, own] }.into_iter().flatten().collect();
+        qos.dedup_by_key(|qos| qos.record.id);
+        let association = job.association.and_then(|id| self.table.association(id));
+        Standing { id: job.association, association, own, qos, uid: job.uid }
+    }
+
+    /// How many times the minutes of a job of that QOS count (`UsageFactorSafe`).
+    fn factor(&self, standing: &Standing<'_>) -> f64 {
+        let safe = self.enforces(EnforceWord::Safe);
+        let own = standing.own.filter(|qos| safe && qos.record.has(QosFlag::UsageFactorSafe));
+        own.map_or(1.0, |qos| qos.record.usage_factor)
+    }
+
+    /// What a waiting job asks for at least.
+    pub(crate) fn asks(&self, job: &JobView, standing: &Standing<'_>, secs: Option<u64>) -> Demand {
+        let gres = asked_gres(job);
+        let licenses = job.spec.licenses.as_deref().and_then(|text| text.parse::<LicenseRequest>().ok());
+        let first = licenses.and_then(|request| request.alternatives.into_iter().next()).unwrap_or_default();
+        let (nodes, cpus) = (u64::from(job.min_nodes), u64::from(job.cpus));
+        let spread = u64::from(job.max_nodes.max(1));
+        let per_gpu = || job.spec.gres.mem_per_gpu.unwrap_or_default().0;
+        let gpus = gres.get(GPU).copied().unwrap_or(0);
+        let (memory, memory_on_node) = match job.memory {
+            MemoryRequest::PerNode(each) => (each.0.saturating_mul(nodes), each.0),
+            MemoryRequest::PerCpu(each) => (each.0.saturating_mul(cpus), each.0.saturating_mul(cpus.div_ceil(spread))),
+            MemoryRequest::Default | MemoryRequest::All => (per_gpu().saturating_mul(gpus), 0),
+        };
+        let amount = |name: &str| match name.split_once('/') {
+            None if name == "cpu" => (cpus, cpus.div_ceil(spread)),
+            None if name == "mem" => (memory, memory_on_node),
+            None if name == "node" => (nodes, 1),
+            None if name == "billing" => (job.billing.unwrap_or(cpus), 0),
+            Some(("gres", what)) => {
+                let all = gres.get(what).copied().unwrap_or(0);
+                (all, all.div_ceil(spread))
+            }
+            Some(("license", what)) => (first.count(what).into(), 0),
+            _ => (0, 0),
+        };
+        let (amounts, on_node) = self.table.names().iter().map(|name| amount(name)).unzip();
+        Demand { amounts, on_node, nodes: None, secs, factor: self.factor(standing) }
+    }
+
+    /// What a job has with these nodes and licenses.
+    pub(crate) fn gets(
+        &self,
+        job: &JobView,
+        standing: &Standing<'_>,
+        (nodes, licenses): (&[AllocatedNode], &Licenses),
+        secs: Option<u64>,
+    ) -> Demand {
+        let on = |node: &AllocatedNode, name: &str| match name.split_once('/') {
+            None if name == "cpu" => u64::from(node.share.cpus.len()),
+            None if name == "mem" => node.share.memory.map_or(0, |memory| memory.0),
+            None if name == "node" => 1,
+            Some(("gres", what)) => {
+                let (name, kind) = what.split_once(':').map_or((what, None), |(name, kind)| (name, Some(kind)));
+                let such = node.share.gres.iter().filter(|one| one.name == name);
+                such.filter(|one| kind.is_none() || one.kind.as_deref() == kind).map(|one| one.count).sum()
+            }
+            _ => 0,
+        };
+        let cpus = || nodes.iter().map(|node| u64::from(node.share.cpus.len())).sum::<u64>();
+        let amount = |name: &str| match name.split_once('/') {
+            None if name == "billing" => (job.billing.unwrap_or_else(cpus), 0),
+            Some(("license", what)) => (licenses.count(what).into(), 0),
+            _ => {
+                let each = || nodes.iter().map(|node| on(node, name));
+                (each().fold(0, u64::saturating_add), each().max().unwrap_or(0))
+            }
+        };
+        let (amounts, on_node) = self.table.names().iter().map(|name| amount(name)).unzip();
+        let places = nodes.iter().map(|node| node.index.0 as usize).collect();
+        Demand { amounts, on_node, nodes: Some(places), secs, factor: self.factor(standing) }
+    }
+}
+
+/// Generic resources that a job asks for, by name and by name and type; asked for in several ways, the greatest counts.
+fn asked_gres(job: &JobView) -> BTreeMap<String, u64> {
+    let asked = &job.spec.gres;
+    let mut greatest: BTreeMap<String, u64> = BTreeMap::new();
+    let mut count = |all: &[GresCount], times: u32| {
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for one in all {
+            let typed = one.kind.as_ref().map(|kind| format!("{}:{kind}", one.name));
+            for name in std::iter::once(one.name.clone()).chain(typed) {
+                let sum = sums.entry(name).or_default();
+                *sum = sum.saturating_add(one.count.saturating_mul(times.into()));
+            }
+        }
+        for (name, sum) in sums {
+            let known = greatest.entry(name).or_default();
+            *known = sum.max(*known);
+        }
+    };
+    count(&asked.on_node(0, Totals::NONE), job.min_nodes);
+    count(&asked.per_task, job.tasks);
+    count(&asked.total, 1);
+    greatest
+}

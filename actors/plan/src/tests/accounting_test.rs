@@ -1,0 +1,448 @@
+//! Limits of associations and QOS in plans: each is reached, has its reason, and frees others when it is lifted. The cases are those
+//! of a session with 26.05.3: three nodes of four CPUs, alice in the account physics, the QOS normal.
+#![allow(clippy::unwrap_used)]
+
+use crate::{
+    fixtures::cluster,
+    plan::{Plan, plan},
+    snapshot::{
+        accounting::{Accounting, AccountingTable, Past, PastUsage},
+        facts::{AllocationUnit, ClusterView},
+        licenses::LicenseFacts,
+    },
+};
+use garrick_model::{
+    config::EnforceWord,
+    entities::{
+        Entities,
+        association::AssocId,
+        limits::{Amounts, Count, Limits, TresLimit},
+        qos::QosFlag,
+    },
+    gres::{GresCount, GresEntry, GresRequest, GresShare},
+    ids::{JobId, NodeIndex},
+    node_shape::NodeShare,
+    resources::{CpuSet, MemoryMib, MemoryRequest},
+    spec::{JobSpec, NodeCount},
+    state::JobState,
+    testing::{array, entities, hold, job, node, spec},
+    time::{TimeLimit, Timestamp},
+    view::{AllocatedNode, Allocation, JobView},
+};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+const NOW: Timestamp = Timestamp::from_secs(100_000);
+
+/// `-n TASKS -t 5` with 100 MiB for each CPU, as alice.
+fn asks(tasks: u32) -> JobSpec {
+    JobSpec {
+        tasks: Some(tasks),
+        memory: MemoryRequest::PerCpu(MemoryMib(100)),
+        time_limit: Some(TimeLimit::Secs(300)),
+        qos: Some("normal".to_owned()),
+        ..spec()
+    }
+}
+
+fn on_nodes(spec: JobSpec, nodes: u32) -> JobSpec {
+    JobSpec { nodes: Some(NodeCount { min: nodes, max: Some(nodes) }), ..spec }
+}
+
+fn at(spec: JobSpec, node: &str) -> JobSpec {
+    JobSpec { nodelist: vec![node.to_owned()], ..spec }
+}
+
+fn gpus(count: u64) -> JobSpec {
+    let gpu = GresCount { name: "gpu".to_owned(), kind: None, count };
+    JobSpec { gres: GresRequest { per_node: vec![gpu], ..GresRequest::default() }, ..asks(1) }
+}
+
+fn matlab(count: u32) -> JobSpec {
+    JobSpec { licenses: Some(format!("matlab:{count}")), ..asks(1) }
+}
+
+/// Jobs 1, 2, ... of alice in physics.
+fn queue(specs: Vec<JobSpec>) -> Vec<JobView> {
+    let view = |(spec, id)| JobView { association: Some(AssocId(4)), ..job(id, spec) };
+    specs.into_iter().zip(1..).map(view).collect()
+}
+
+/// The cluster with those jobs, where all is enforced.
+fn site(jobs: Vec<JobView>, entities: &Entities) -> ClusterView {
+    let nodes = (0..3).map(|index| {
+        let mut node = node(index, 2);
+        node.shape.gres = vec![GresEntry {
+            name: "gpu".to_owned(),
+            kind: None,
+            count: 4,
+            no_consume: false,
+            devices: true,
+            places: Vec::new(),
+            shards: Vec::new(),
+        }];
+        node
+    });
+    let mut view = cluster(nodes.collect(), jobs);
+    view.policy.unit = AllocationUnit::Cpu;
+    view.licenses = LicenseFacts { totals: [("matlab".to_owned(), 4)].into(), ..LicenseFacts::default() };
+    view.accounting = Accounting {
+        enforce: [EnforceWord::Safe, EnforceWord::Qos].into_iter().collect(),
+        table: Arc::new(AccountingTable::new(entities, "test")),
+        ..Accounting::default()
+    };
+    view
+}
+
+/// Why each job waits; empty: it starts.
+fn outcome(plan: &Plan, jobs: u32) -> Vec<String> {
+    let of = |id: u32| {
+        if plan.starts.iter().any(|start| start.job == JobId(id)) {
+            return String::new();
+        }
+        let reason = plan.reasons.iter().find(|(job, _)| *job == JobId(id));
+        reason.map_or_else(|| "nothing".to_owned(), |(_, reason)| reason.text().into_owned())
+    };
+    (1..=jobs).map(of).collect()
+}
+
+fn planned(specs: Vec<JobSpec>, entities: &Entities) -> Vec<String> {
+    let count = u32::try_from(specs.len()).unwrap();
+    outcome(&plan(&site(queue(specs), entities), NOW), count)
+}
+
+fn tres(limit: TresLimit, name: &str, most: u64) -> Limits {
+    Limits { tres: [(limit, Amounts::from([(name.to_owned(), most)]))].into(), ..Limits::default() }
+}
+
+fn count(count: Count, most: u64) -> Limits {
+    Limits { counts: [(count, most)].into(), ..Limits::default() }
+}
+
+/// Where a limit is set.
+#[derive(Clone, Copy, Debug)]
+enum On {
+    Physics,
+    Alice,
+    Normal,
+}
+
+fn limited(on: On, limits: Limits) -> Entities {
+    let mut all = entities();
+    match on {
+        On::Physics => all.associations.get_mut(&AssocId(3)).unwrap().limits = limits,
+        On::Alice => all.associations.get_mut(&AssocId(4)).unwrap().limits = limits,
+        On::Normal => all.qos.get_mut("normal").unwrap().limits = limits,
+    }
+    all
+}
+
+#[test]
+fn each_limit_has_its_reason_and_frees_jobs_when_it_is_lifted() {
+    use Count::*;
+    use On::*;
+    use TresLimit::*;
+    let cases: Vec<(On, Limits, Vec<JobSpec>, &[&str])> = vec![
+        (
+            Physics,
+            tres(GrpTres, "cpu", 2),
+            vec![asks(2), asks(1), asks(3)],
+            &["", "AssocGrpCpuLimit", "AssocGrpCpuLimit"],
+        ),
+        (Physics, tres(GrpTres, "mem", 300), vec![asks(2), asks(2)], &["", "AssocGrpMemLimit"]),
+        (
+            Physics,
+            tres(GrpTres, "node", 1),
+            vec![at(on_nodes(asks(1), 1), "n0"), at(on_nodes(asks(1), 1), "n1"), at(on_nodes(asks(1), 1), "n0")],
+            &["", "AssocGrpNodeLimit", ""],
+        ),
+        (Physics, tres(GrpTres, "gres/gpu", 1), vec![gpus(1), gpus(1)], &["", "AssocGrpGRES"]),
+        (Physics, tres(GrpTres, "license/matlab", 1), vec![matlab(1), matlab(1)], &["", "AssocGrpLicense"]),
+        (Physics, tres(GrpTres, "billing", 2), vec![asks(2), asks(1)], &["", "AssocGrpBilling"]),
+        (Physics, count(GrpJobs, 1), vec![asks(1), asks(1)], &["", "AssocGrpJobsLimit"]),
+        (Physics, count(GrpWall, 3), vec![asks(1)], &["AssocGrpWallLimit"]),
+        (Physics, tres(GrpTresMins, "cpu", 4), vec![asks(1), asks(2)], &["AssocGrpCPUMinutesLimit"; 2]),
+        (Physics, tres(GrpTresMins, "gres/gpu", 4), vec![gpus(1), gpus(2)], &["AssocGrpGRESMinutes"; 2]),
+        (Physics, tres(GrpTresRunMins, "cpu", 8), vec![asks(1), asks(1)], &["", "AssocGrpCPURunMinutesLimit"]),
+        (Alice, count(MaxJobs, 1), vec![asks(1), asks(1)], &["", "AssocMaxJobsLimit"]),
+        (Alice, count(MaxJobs, 0), vec![asks(1)], &["AssocMaxJobsLimit"]),
+        (Alice, tres(MaxTresPerJob, "cpu", 2), vec![asks(2), asks(3)], &["", "AssocMaxCpuPerJobLimit"]),
+        (Alice, tres(MaxTresPerJob, "mem", 150), vec![asks(2)], &["AssocMaxMemPerJob"]),
+        (Alice, tres(MaxTresPerJob, "gres/gpu", 1), vec![gpus(2)], &["AssocMaxGRESPerJob"]),
+        (Alice, tres(MaxTresPerJob, "node", 1), vec![on_nodes(asks(2), 2)], &["AssocMaxNodePerJobLimit"]),
+        (
+            Alice,
+            tres(MaxTresPerNode, "cpu", 1),
+            vec![on_nodes(asks(2), 1), on_nodes(asks(2), 2)],
+            &["AssocMaxCpuPerNode", ""],
+        ),
+        (Alice, count(MaxWall, 3), vec![asks(1)], &["AssocMaxWallDurationPerJobLimit"]),
+        (Alice, tres(MaxTresMinsPerJob, "cpu", 6), vec![asks(1), asks(2)], &["", "AssocMaxCpuMinutesPerJobLimit"]),
+        (Normal, tres(GrpTres, "cpu", 2), vec![asks(2), asks(1), asks(3)], &["", "QOSGrpCpuLimit", "QOSGrpCpuLimit"]),
+        (Normal, tres(GrpTres, "mem", 300), vec![asks(2), asks(2)], &["", "QOSGrpMemLimit"]),
+        (Normal, tres(GrpTres, "gres/gpu", 1), vec![gpus(1), gpus(1)], &["", "QOSGrpGRES"]),
+        (Normal, tres(GrpTres, "node", 1), vec![at(asks(1), "n0"), at(asks(1), "n1")], &["", "QOSGrpNodeLimit"]),
+        (Normal, count(GrpJobs, 1), vec![asks(1), asks(1)], &["", "QOSGrpJobsLimit"]),
+        (Normal, count(GrpWall, 3), vec![asks(1)], &["QOSGrpWallLimit"]),
+        (Normal, tres(GrpTresMins, "cpu", 6), vec![asks(2)], &["QOSGrpCPUMinutesLimit"]),
+        (Normal, tres(GrpTresRunMins, "cpu", 6), vec![asks(1), asks(1)], &["", "QOSGrpCPURunMinutesLimit"]),
+        (Normal, tres(MaxTresPerJob, "cpu", 2), vec![asks(3)], &["QOSMaxCpuPerJobLimit"]),
+        (Normal, tres(MaxTresPerJob, "mem", 100), vec![asks(3)], &["QOSMaxMemoryPerJob"]),
+        (Normal, tres(MaxTresPerJob, "license/matlab", 1), vec![matlab(2)], &["QOSMaxLicensePerJob"]),
+        (Normal, tres(MaxTresPerNode, "cpu", 2), vec![on_nodes(asks(3), 1)], &["QOSMaxCpuPerNode"]),
+        (
+            Normal,
+            tres(MaxTresPerUser, "cpu", 2),
+            vec![asks(2), asks(1), asks(3)],
+            &["", "QOSMaxCpuPerUserLimit", "QOSMaxCpuPerUserLimit"],
+        ),
+        (Normal, tres(MaxTresPerUser, "gres/gpu", 1), vec![gpus(1), gpus(1)], &["", "QOSMaxGRESPerUser"]),
+        (Normal, tres(MaxTresPerAccount, "cpu", 2), vec![asks(2), asks(1)], &["", "MaxCpuPerAccount"]),
+        (Normal, count(MaxJobsPerUser, 1), vec![asks(1), asks(1)], &["", "QOSMaxJobsPerUserLimit"]),
+        (Normal, count(MaxJobsPerAccount, 1), vec![asks(1), asks(1)], &["", "MaxJobsPerAccount"]),
+        (Normal, count(MaxWall, 3), vec![asks(1)], &["QOSMaxWallDurationPerJobLimit"]),
+        (Normal, tres(MaxTresMinsPerJob, "cpu", 6), vec![asks(1), asks(2)], &["", "QOSMaxCpuMinutesPerJobLimit"]),
+        (Normal, tres(MaxTresRunMinsPerUser, "cpu", 6), vec![asks(1), asks(1)], &["", "MaxCpuRunMinsPerUser"]),
+        (Normal, tres(MaxTresRunMinsPerAccount, "cpu", 6), vec![asks(1), asks(1)], &["", "MaxCpuRunMinsPerAccount"]),
+        (Normal, tres(MinTresPerJob, "cpu", 2), vec![asks(1)], &["QOSMinCpuNotSatisfied"]),
+        (Normal, tres(MinTresPerJob, "gres/gpu", 1), vec![asks(1)], &["QOSMinGRES"]),
+    ];
+    for (on, limits, specs, expected) in cases {
+        let (of, free) = (format!("{on:?} {limits:?}"), vec![""; specs.len()]);
+        assert_eq!(planned(specs.clone(), &limited(on, limits)), expected, "{of}");
+        assert_eq!(planned(specs, &entities()), free, "without {of}");
+    }
+}
+
+#[test]
+fn tasks_of_an_array_start_up_to_the_limit() {
+    let view = site(
+        queue(vec![JobSpec { array: Some(array(1, 5, None)), ..asks(1) }]),
+        &limited(On::Alice, count(Count::MaxJobs, 2)),
+    );
+    let plan = plan(&view, NOW);
+    assert_eq!(plan.starts.len(), 2);
+    assert_eq!(plan.reasons.iter().map(|(_, reason)| reason.text()).collect::<Vec<_>>(), ["AssocMaxJobsLimit"]);
+}
+
+#[test]
+fn a_job_over_a_limit_holds_no_other_job_back() {
+    let mut jobs = queue(vec![asks(3), asks(2), asks(4)]);
+    jobs[2].association = Some(AssocId(5));
+    let view = site(jobs, &limited(On::Alice, tres(TresLimit::MaxTresPerJob, "cpu", 2)));
+    assert_eq!(outcome(&plan(&view, NOW), 3), ["AssocMaxCpuPerJobLimit", "", ""]);
+}
+
+/// A job of alice's that runs on node 0 with so many CPUs for another so many seconds.
+fn running(view: &mut ClusterView, id: u32, cpus: u32, secs: u64) -> Arc<JobView> {
+    let share = NodeShare {
+        cpus: CpuSet::from(0..cpus),
+        memory: Some(MemoryMib(100)),
+        tasks: 1,
+        gres: Vec::<GresShare>::new(),
+    };
+    let end = NOW.plus(std::time::Duration::from_secs(secs));
+    let mut on = (*view.nodes[0]).clone();
+    on.holds.push(hold(id, 0..cpus, 100, Some(end.0 / 1000)));
+    view.nodes[0] = Arc::new(on);
+    let nodes = vec![AllocatedNode { name: "n0".to_owned(), index: NodeIndex(0), share }];
+    let allocation = Allocation { nodes, partition: "debug".to_owned(), ..Allocation::default() };
+    let mut runs = job(id, asks(cpus));
+    (runs.state, runs.end_time, runs.association) = (JobState::Running, Some(end), Some(AssocId(4)));
+    runs.allocation = Some(Arc::new(allocation));
+    Arc::new(runs)
+}
+
+fn beside(specs: Vec<JobSpec>, entities: &Entities, (cpus, secs): (u32, u64)) -> Vec<String> {
+    let count = u32::try_from(specs.len()).unwrap();
+    let mut view = site(queue(specs), entities);
+    let runs = running(&mut view, 99, cpus, secs);
+    view.accounting = view.accounting.clone().counting(&[runs], &view.partitions, NOW);
+    outcome(&plan(&view, NOW), count)
+}
+
+#[test]
+fn running_jobs_count_with_what_they_have_and_the_time_they_have_left() {
+    let cpus = limited(On::Physics, tres(TresLimit::GrpTres, "cpu", 2));
+    assert_eq!(beside(vec![asks(1), asks(1)], &cpus, (1, 60)), ["", "AssocGrpCpuLimit"]);
+    let left = limited(On::Physics, tres(TresLimit::GrpTresRunMins, "cpu", 8));
+    assert_eq!(beside(vec![asks(1)], &left, (2, 120)), ["AssocGrpCPURunMinutesLimit"]);
+    assert_eq!(beside(vec![asks(1)], &left, (2, 90)), [""], "time alone frees it");
+    let nodes = limited(On::Physics, tres(TresLimit::GrpTres, "node", 1));
+    assert_eq!(beside(vec![at(asks(1), "n1"), at(asks(1), "n0")], &nodes, (1, 60)), ["AssocGrpNodeLimit", ""]);
+}
+
+#[test]
+fn used_minutes_count_and_only_safe_looks_ahead() {
+    let minutes = limited(On::Physics, tres(TresLimit::GrpTresMins, "cpu", 10));
+    let with = |used_minutes: f64, safe: bool| {
+        let mut view = site(queue(vec![asks(1)]), &minutes);
+        let past = Past { tres_secs: [("cpu".to_owned(), used_minutes * 60.0)].into(), wall_secs: 0.0 };
+        view.accounting.past =
+            Arc::new(PastUsage { associations: [(AssocId(3), past)].into(), ..PastUsage::default() });
+        if !safe {
+            view.accounting.enforce = [EnforceWord::Limits].into_iter().collect();
+        }
+        outcome(&plan(&view, NOW), 1).pop().unwrap()
+    };
+    assert_eq!((with(5.0, true), with(5.1, true)), (String::new(), "AssocGrpCPUMinutesLimit".to_owned()));
+    assert_eq!((with(9.9, false), with(10.0, false)), (String::new(), "AssocGrpCPUMinutesLimit".to_owned()));
+}
+
+#[test]
+fn the_first_place_where_a_limit_is_set_counts() {
+    let mut both = limited(On::Normal, tres(TresLimit::MaxTresPerJob, "cpu", 3));
+    both.associations.get_mut(&AssocId(4)).unwrap().limits = tres(TresLimit::MaxTresPerJob, "cpu", 1);
+    assert_eq!(
+        planned(vec![asks(3), asks(4)], &both),
+        ["", "QOSMaxCpuPerJobLimit"],
+        "the QOS goes before the association"
+    );
+    let mut groups = limited(On::Physics, tres(TresLimit::GrpTres, "cpu", 4));
+    groups.associations.get_mut(&AssocId(1)).unwrap().limits = tres(TresLimit::GrpTres, "cpu", 2);
+    assert_eq!(planned(vec![asks(2), asks(1)], &groups), ["", "AssocGrpCpuLimit"], "groups count at each level");
+    groups.qos.get_mut("normal").unwrap().limit_factor = Some(2.0);
+    assert_eq!(planned(vec![asks(2), asks(2), asks(1)], &groups), ["", "", "AssocGrpCpuLimit"], "LimitFactor");
+}
+
+#[test]
+fn the_qos_of_a_partition_limits_its_jobs_unless_theirs_goes_over_it() {
+    let mut all = entities();
+    let mut partq = garrick_model::entities::qos::QosRecord::new(9, "partq");
+    partq.limits = tres(TresLimit::MaxTresPerJob, "cpu", 1);
+    partq.limits.counts.insert(Count::MaxJobsPerUser, 1);
+    all.qos.insert("partq".to_owned(), partq);
+    all.qos.get_mut("high").unwrap().flags.insert(QosFlag::OverPartQos);
+    all.qos.get_mut("high").unwrap().limits = tres(TresLimit::MaxTresPerJob, "cpu", 2);
+    let high = JobSpec { qos: Some("high".to_owned()), ..asks(2) };
+    let mut view = site(queue(vec![asks(2), asks(1), asks(1)]), &all);
+    view.partitions[0].qos = Some("partq".to_owned());
+    assert_eq!(outcome(&plan(&view, NOW), 3), ["QOSMaxCpuPerJobLimit", "", "QOSMaxJobsPerUserLimit"]);
+    let mut view = site(queue(vec![high]), &all);
+    view.partitions[0].qos = Some("partq".to_owned());
+    assert_eq!(outcome(&plan(&view, NOW), 1), [""]);
+}
+
+#[test]
+fn usage_counts_more_with_usage_factor_safe() {
+    let mut all = limited(On::Normal, tres(TresLimit::MaxTresMinsPerJob, "cpu", 6));
+    all.qos.get_mut("normal").unwrap().usage_factor = 3.0;
+    assert_eq!(planned(vec![asks(1)], &all), [""]);
+    all.qos.get_mut("normal").unwrap().flags.insert(QosFlag::UsageFactorSafe);
+    assert_eq!(planned(vec![asks(1)], &all), ["QOSMaxCpuMinutesPerJobLimit"]);
+}
+
+#[test]
+fn jobs_need_an_association_and_a_qos_that_it_may_use() {
+    let mut gone = entities();
+    gone.associations.get_mut(&AssocId(4)).unwrap().deleted = true;
+    assert_eq!(planned(vec![asks(1)], &gone), ["InvalidAccount"]);
+    let mut jobs = queue(vec![asks(1)]);
+    jobs[0].association = None;
+    assert_eq!(outcome(&plan(&site(jobs.clone(), &entities()), NOW), 1), ["InvalidAccount"]);
+    let mut view = site(jobs, &gone);
+    view.accounting.enforce = Default::default();
+    assert_eq!(outcome(&plan(&view, NOW), 1), [""], "nothing is enforced");
+    let mut taken = entities();
+    taken.associations.get_mut(&AssocId(3)).unwrap().qos.own = Some(["high".to_owned()].into());
+    assert_eq!(planned(vec![asks(1), JobSpec { qos: Some("high".to_owned()), ..asks(1) }], &taken), ["InvalidQOS", ""]);
+}
+
+#[test]
+fn a_share_below_the_threshold_of_the_qos_makes_jobs_wait() {
+    let mut all = entities();
+    let normal = all.qos.get_mut("normal").unwrap();
+    normal.usage_threshold = Some(0.4);
+    normal.flags.insert(QosFlag::EnforceUsageThreshold);
+    let with = |share: f64| {
+        let mut view = site(queue(vec![asks(1)]), &all);
+        view.accounting.past = Arc::new(PastUsage { fair_share: [(AssocId(4), share)].into(), ..PastUsage::default() });
+        outcome(&plan(&view, NOW), 1).pop().unwrap()
+    };
+    assert_eq!((with(0.3), with(0.4)), ("QOSUsageThreshold".to_owned(), String::new()));
+}
+
+#[test]
+fn a_qos_lifts_limits_of_the_partition_and_reserves_nothing_where_it_says_so() {
+    let mut all = entities();
+    let mut view = site(queue(vec![asks(1)]), &all);
+    view.partitions[0].max_time = TimeLimit::Secs(60);
+    assert_eq!(outcome(&plan(&view, NOW), 1), ["PartitionTimeLimit"]);
+    all.qos.get_mut("normal").unwrap().flags.insert(QosFlag::PartitionTimeLimit);
+    view.accounting.table = Arc::new(AccountingTable::new(&all, "test"));
+    assert_eq!(outcome(&plan(&view, NOW), 1), [""]);
+    let full = |all: &Entities| {
+        let mut view = site(queue(vec![on_nodes(asks(12), 3)]), all);
+        running(&mut view, 99, 1, 60);
+        plan(&view, NOW).reservations.len()
+    };
+    assert_eq!(full(&all), 1);
+    all.qos.get_mut("normal").unwrap().limits = count(Count::MinPrioThreshold, u64::from(u32::MAX));
+    assert_eq!(full(&all), 0);
+    all.qos.get_mut("normal").unwrap().limits = Limits::default();
+    all.qos.get_mut("normal").unwrap().flags.insert(QosFlag::NoReserve);
+    assert_eq!(full(&all), 0);
+}
+
+/// What a plan's starts have of the limits, counted in another way: by each association and its parents.
+fn overbooked(plan: &Plan, jobs: &[JobView], entities: &Entities) -> Option<String> {
+    for association in entities.associations.values() {
+        let below = |id: AssocId| entities.lineage(id).any(|above| above.id == association.id);
+        let (mut running, mut cpus, mut nodes) = (0, 0, std::collections::BTreeSet::new());
+        for start in &plan.starts {
+            let job = jobs.iter().find(|job| job.id == start.job).unwrap();
+            if below(job.association.unwrap()) {
+                running += 1;
+                cpus += start.nodes.iter().map(|node| u64::from(node.share.cpus.len())).sum::<u64>();
+                nodes.extend(start.nodes.iter().map(|node| node.index));
+            }
+        }
+        let limits = &association.limits;
+        let over = limits.count(Count::GrpJobs).is_some_and(|most| running > most)
+            || limits.tres(TresLimit::GrpTres, "cpu").is_some_and(|most| cpus > most)
+            || limits.tres(TresLimit::GrpTres, "node").is_some_and(|most| nodes.len() as u64 > most)
+            || limits.tres(TresLimit::GrpTresRunMins, "cpu").is_some_and(|most| cpus * 5 > most);
+        if over {
+            return Some(format!("{association:?}: {running} jobs, {cpus} CPUs, {nodes:?}"));
+        }
+    }
+    None
+}
+
+proptest! {
+    #[test]
+    fn no_plan_overbooks_a_limit(
+        jobs in proptest::collection::vec((1_u32..5, 0_usize..4, 0_u32..3, proptest::bool::ANY), 1..14),
+        limits in proptest::collection::vec((0_usize..8, 0_usize..4, 0_u64..12), 0..8),
+    ) {
+        let mut all = entities();
+        let numbers: Vec<AssocId> = all.associations.keys().copied().collect();
+        for (who, what, most) in limits {
+            let of = &mut all.associations.get_mut(&numbers[who]).unwrap().limits;
+            let set = match what {
+                0 => count(Count::GrpJobs, most / 2),
+                1 => tres(TresLimit::GrpTres, "cpu", most),
+                2 => tres(TresLimit::GrpTres, "node", most / 4),
+                _ => tres(TresLimit::GrpTresRunMins, "cpu", most * 5),
+            };
+            of.counts.extend(set.counts);
+            for (limit, amounts) in set.tres {
+                of.tres.entry(limit).or_default().extend(amounts);
+            }
+        }
+        let users = [4, 5, 7, 2].map(AssocId);
+        let jobs: Vec<JobView> = jobs.into_iter().zip(1..).map(|((tasks, who, tasks_of_array, named), id)| {
+            let mut spec = asks(tasks);
+            spec.array = (tasks_of_array > 1).then(|| array(1, tasks_of_array, None));
+            if named { spec.nodelist = vec!["n1".to_owned()]; }
+            JobView { association: Some(users[who]), ..job(id, spec) }
+        }).collect();
+        let plan = plan(&site(jobs.clone(), &all), NOW);
+        prop_assert_eq!(overbooked(&plan, &jobs, &all), None);
+        // Nobody waits without a reason.
+        for job in &jobs {
+            let starts = plan.starts.iter().any(|start| start.job == job.id);
+            prop_assert!(starts || plan.reasons.iter().any(|(of, _)| *of == job.id));
+        }
+    }
+}

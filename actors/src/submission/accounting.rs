@@ -1,0 +1,128 @@
+//! The account, QOS and workload characterization key (WCKey) of a job, and limits of accounting at its submission
+//! (`AccountingStorageEnforce`, slurm.conf(5)). Part of admission. Where accounting knows the user, a job that names no account or QOS
+//! gets those of his association, whatever is enforced. Limits that count other jobs are the frontend's, which sees them all.
+
+use super::admission::{Purpose, Rules, Submitter};
+use garrick_events::records::job::Resolved;
+use garrick_model::{
+    config::EnforceWord,
+    entities::{NORMAL, association::AssocId, qos::QosFlag},
+    refusal::Refusal,
+    spec::JobSpec,
+    view::{JobView, PartitionView},
+};
+use garrick_plan::{policy::partition_facts, rules::accounting::exceeded_alone, snapshot::accounting::AssocRules};
+use std::sync::Arc;
+
+impl Rules<'_> {
+    /// Settles the account, QOS and WCKey of the job. Returns its association.
+    pub(super) fn settle_accounting(
+        &self,
+        by: &Submitter<'_>,
+        spec: &mut JobSpec,
+        purpose: &Purpose<'_>,
+    ) -> Result<Option<AssocId>, Refusal> {
+        let user = by.user.as_ref().map_or_else(|| by.caller.uid.to_string(), |user| user.name.clone());
+        let moves = purpose.asks(spec, |spec| (&spec.account, &spec.partitions));
+        let takes_qos = moves || purpose.asks(spec, |spec| &spec.qos);
+        let known = purpose.change().and_then(|change| change.record.resolved.association);
+        let association = if moves { self.association(&user, spec, purpose)? } else { None };
+        if let Some(rules) = association {
+            spec.account = Some(rules.account_name.clone());
+        }
+        let id = if moves { association.map(|rules| rules.id) } else { known };
+        if takes_qos {
+            let rules = association.or_else(|| id.and_then(|id| self.accounting.table.association(id)));
+            self.settle_qos(by, spec, rules)?;
+        }
+        if purpose.asks(spec, |spec| &spec.wckey) {
+            self.settle_wckey(&user, spec)?;
+        }
+        Ok(id)
+    }
+
+    fn enforces(&self, word: EnforceWord) -> bool {
+        self.accounting.enforces(word)
+    }
+
+    fn association(&self, user: &str, spec: &JobSpec, purpose: &Purpose<'_>) -> Result<Option<&AssocRules>, Refusal> {
+        let table = &self.accounting.table;
+        let account = spec.account.as_deref().map(str::to_ascii_lowercase);
+        let stays = purpose.change().and_then(|change| change.record.resolved.partitions.first());
+        let default = || self.partitions.iter().find(|p| p.config.default).map(|p| &p.config.name);
+        let partitions = if spec.partitions.is_empty() {
+            stays.or_else(default).into_iter().collect()
+        } else {
+            spec.partitions.iter().collect::<Vec<_>>()
+        };
+        let names = partitions.iter().map(|name| Some(name.as_str())).chain(partitions.is_empty().then_some(None));
+        let found = names.filter_map(|name| table.association_of(user, account.as_deref(), name)).next();
+        match found {
+            None if self.enforces(EnforceWord::Associations) => Err(Refusal::InvalidAccount(spec.account.clone())),
+            found => Ok(found),
+        }
+    }
+
+    fn settle_qos(&self, by: &Submitter<'_>, spec: &mut JobSpec, rules: Option<&AssocRules>) -> Result<(), Refusal> {
+        let table = &self.accounting.table;
+        let named = spec.qos.as_deref().filter(|name| !name.is_empty()).map(str::to_ascii_lowercase);
+        let default = || match rules {
+            Some(rules) => rules.default_qos.clone().or_else(|| {
+                let usual = rules.qos.get(NORMAL).or_else(|| rules.qos.first());
+                usual.cloned()
+            }),
+            None => table.qos(NORMAL).map(|_| NORMAL.to_owned()),
+        };
+        if table.is_empty() {
+            // Nothing is known to fill in.
+            return if self.enforces(EnforceWord::Qos) { Err(Refusal::InvalidQos(spec.qos.clone())) } else { Ok(()) };
+        }
+        spec.qos = named.or_else(default);
+        if !self.enforces(EnforceWord::Qos) {
+            return Ok(());
+        }
+        let refusal = || Refusal::InvalidQos(spec.qos.clone());
+        let name = spec.qos.as_deref().ok_or_else(refusal)?;
+        let qos = table.qos(name).ok_or_else(refusal)?;
+        // As in Slurm, root's jobs may have any QOS.
+        let may = by.caller.uid == 0 || rules.is_some_and(|rules| rules.qos.contains(name));
+        let outside = qos.record.has(QosFlag::RequiresReservation) && spec.reservations.is_empty();
+        if may && !outside { Ok(()) } else { Err(refusal()) }
+    }
+
+    /// With `wckeys`: a job that names none has its user's default one, which is shown with `*`.
+    fn settle_wckey(&self, user: &str, spec: &mut JobSpec) -> Result<(), Refusal> {
+        if !self.enforces(EnforceWord::WcKeys) {
+            return Ok(());
+        }
+        let table = &self.accounting.table;
+        match spec.wckey.as_deref().map(|name| name.trim_start_matches('*').to_ascii_lowercase()) {
+            Some(name) if table.has_wckey(user, &name) => Ok(()),
+            Some(name) if !name.is_empty() => Err(Refusal::InvalidWcKey(Some(name))),
+            _ => {
+                let default = table.default_wckey(user).ok_or(Refusal::InvalidWcKey(None))?;
+                spec.wckey = Some(format!("*{default}"));
+                Ok(())
+            }
+        }
+    }
+
+    /// `DenyOnLimit`: a job that alone is over a limit is refused, if it is in each of its partitions.
+    pub(super) fn deny_on_limit(
+        &self,
+        view: &JobView,
+        resolved: &Resolved,
+        partitions: &[Arc<PartitionView>],
+    ) -> Result<(), Refusal> {
+        let places = partitions.iter().filter(|place| resolved.partitions.contains(&place.config.name));
+        let mut first = None;
+        for place in places {
+            let facts = partition_facts(place, self.feasibility.view().nodes.len());
+            match exceeded_alone(self.accounting, view, &facts) {
+                None => return Ok(()),
+                Some(reason) => _ = first.get_or_insert(reason),
+            }
+        }
+        first.map_or(Ok(()), |reason| Err(Refusal::AccountingPolicy.after(vec![reason.text().into_owned()])))
+    }
+}
