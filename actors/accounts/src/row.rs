@@ -363,15 +363,8 @@ fn requested_gres(spec: &JobSpec, resolved: &Resolved) -> BTreeMap<String, u64> 
 
 /// What an allocation amounts to.
 fn allocated(allocation: &Allocation) -> Tres {
-    let mut tres = Tres::default();
-    for node in &allocation.nodes {
-        tres.add(CPU, node.share.cpus.len().into());
-        tres.add(MEM, node.share.memory.map_or(0, |memory| memory.0));
-        node.share.gres.iter().for_each(|share| tres.add(&format!("gres/{}", share.name), share.count));
-    }
-    tres.set(NODE, allocation.nodes.len() as u64);
+    let amounts = allocation.tres();
+    let mut tres: Tres = amounts.iter().map(|(name, count)| (name.as_str(), *count)).collect();
     tres.set(BILLING, tres.count(CPU));
-    let licenses = &allocation.licenses.0;
-    licenses.iter().for_each(|license| tres.add(&format!("license/{}", license.name), license.count.into()));
     tres
 }

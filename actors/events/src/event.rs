@@ -3,7 +3,14 @@
 use crate::{
     beside::{Piece, Pieces},
     progress::{Position, Progress},
-    records::{job::JobRecord, job_event::JobEvent, jobs::Records, node::SavedNode, partition::SavedPartition},
+    records::{
+        job::{JobRecord, Phase},
+        job_event::JobEvent,
+        jobs::Records,
+        node::SavedNode,
+        partition::SavedPartition,
+    },
+    usage::{Usage, UsageEvent, Using},
 };
 use garrick_model::{
     config::{DynamicNode, PartitionChange},
@@ -11,6 +18,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     packed_steps::PackedSteps,
     reservation::Reservation,
+    time::Timestamp,
     trigger::Trigger,
 };
 use serde::{Deserialize, Serialize};
@@ -138,6 +146,8 @@ pub enum ControllerEvent {
         /// Registered followers, and the position up to which each has processed events.
         followers: BTreeMap<String, Position>,
     },
+    /// A change of what users and QOS have used that no job causes.
+    Usage(Box<UsageEvent>),
     /// About a follower of the log. It is not counted as an event, has no position, and is not shown to followers.
     Follower {
         /// Its name.
@@ -235,6 +245,8 @@ pub struct Replayed {
     pub partition_changes: BTreeMap<String, PartitionChange>,
     /// Pieces beside the log.
     pub beside: Pieces,
+    /// What users and QOS have used.
+    pub usage: Usage,
     /// Epoch of the last controller.
     pub epoch: u64,
     /// Highest job id used.
@@ -318,6 +330,7 @@ impl Replayed {
             ControllerEvent::Beside { name, piece: None } => {
                 self.beside.remove(name);
             }
+            ControllerEvent::Usage(event) => self.usage.apply(event),
             // Handled above.
             ControllerEvent::Part { .. }
             | ControllerEvent::Together(_)
@@ -372,7 +385,16 @@ impl Replayed {
             _ => {}
         }
         let record = self.jobs.get_mut(&job).ok_or(ReplayError::UnknownJob(event.name(), job.0))?;
-        record.apply(event)?;
+        if moves_usage(event) {
+            let before = Using::of(Some(record));
+            record.apply(event)?;
+            let after = Using::of(Some(record));
+            if let Some(at) = moment(event, record) {
+                self.usage.change(at, before, after);
+            }
+        } else {
+            record.apply(event)?;
+        }
         if matches!(event, JobEvent::Purged) {
             self.count(job, u64::saturating_sub);
             self.jobs.remove(&job);
@@ -401,6 +423,9 @@ impl Replayed {
         self.submissions += u64::from(!self.jobs.contains_key(&job));
         self.mark_split(job, &record)?;
         self.count(job, u64::saturating_sub);
+        if let Some(at) = record.phase.run().map(|run| run.start) {
+            self.usage.change(at, Using::of(self.jobs.get(&job)), Using::of(Some(&record)));
+        }
         self.jobs.insert(job, record);
         self.count(job, u64::saturating_add);
         Ok(())
@@ -440,6 +465,10 @@ impl Replayed {
             + self.triggers.len()
             + usize::from(gone_trigger.is_some())
             + self.beside.len();
+        // After the jobs: what these use is in it.
+        let usage = self.usage.events();
+        let others = others + usage.len();
+        let usage = usage.into_iter().map(|event| ControllerEvent::Usage(Box::new(event)));
         // Including the first and the last one.
         let base = self.progress.base(count(jobs + others + 2));
         let started = ControllerEvent::Started { epoch: self.epoch };
@@ -501,7 +530,34 @@ impl Replayed {
             .chain(triggers)
             .chain(gone)
             .chain(beside)
+            .chain(usage)
             .chain([used])
+    }
+}
+
+/// Events after which a run may use its allocation, or no longer.
+const fn moves_usage(event: &JobEvent) -> bool {
+    matches!(
+        event,
+        JobEvent::Allocated(_)
+            | JobEvent::NodeBooted { .. }
+            | JobEvent::NodesLost { .. }
+            | JobEvent::Suspended
+            | JobEvent::Resumed
+            | JobEvent::Stopped { .. }
+            | JobEvent::Continued { .. }
+            | JobEvent::Ended(_)
+    )
+}
+
+/// When that was. `record` is as after the event.
+fn moment(event: &JobEvent, record: &JobRecord) -> Option<Timestamp> {
+    match (event, &record.phase) {
+        (JobEvent::NodeBooted { at, .. } | JobEvent::Stopped { at, .. } | JobEvent::Continued { at }, _) => Some(*at),
+        (JobEvent::Ended(end), _) => Some(end.at),
+        // Earlier versions did not save when; runs of theirs are charged to nobody.
+        (_, Phase::Suspended(run) | Phase::Running(run)) => run.suspended.as_ref().map(|s| s.at).or(Some(run.start)),
+        (_, phase) => phase.run().map(|run| run.start),
     }
 }
 

@@ -9,6 +9,7 @@
 //! | [`records`] | durable state of jobs, nodes and partitions, and the events that change it |
 //! | [`progress`] | which events have positions, and how far followers are |
 //! | [`beside`] | which version of each piece beside the log is valid |
+//! | [`usage`] | what users and QOS have used, with decay |
 //! | `testing` | records with good defaults, with the feature of that name |
 
 pub mod beside;
@@ -19,3 +20,4 @@ pub mod steps;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used)]
 pub mod testing;
+pub mod usage;

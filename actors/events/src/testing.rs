@@ -115,5 +115,6 @@ pub fn run(allocation: Allocation, at: Timestamp) -> Run {
         requeue: None,
         awaits_prolog: false,
         awaits_epilog: false,
+        charge: None,
     }
 }

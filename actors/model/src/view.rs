@@ -16,7 +16,7 @@ use crate::{
     usage::TaskUsage,
 };
 use serde::{Deserialize, Serialize};
-use std::{iter::Sum, sync::Arc};
+use std::{collections::BTreeMap, iter::Sum, sync::Arc};
 
 /// A node's share of a job, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +44,27 @@ pub struct Allocation {
     /// Reservation that it was made in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<String>,
+}
+
+impl Allocation {
+    /// What it amounts to, by the name of the TRES: `cpu`, `mem` (MiB), `node`, `gres/gpu`, `license/matlab`. Without billing, which
+    /// a partition's weights say.
+    pub fn tres(&self) -> BTreeMap<String, u64> {
+        let mut tres: BTreeMap<String, u64> = BTreeMap::new();
+        let mut add = |name: String, count: u64| {
+            let sum = tres.entry(name).or_default();
+            *sum = sum.saturating_add(count);
+        };
+        for node in &self.nodes {
+            add("cpu".to_owned(), node.share.cpus.len().into());
+            add("mem".to_owned(), node.share.memory.map_or(0, |memory| memory.0));
+            node.share.gres.iter().for_each(|share| add(format!("gres/{}", share.name), share.count));
+        }
+        add("node".to_owned(), self.nodes.len() as u64);
+        self.licenses.0.iter().for_each(|license| add(format!("license/{}", license.name), license.count.into()));
+        tres.retain(|_, count| *count > 0);
+        tres
+    }
 }
 
 /// Licenses of a name.

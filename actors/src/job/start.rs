@@ -15,7 +15,9 @@ use garrick_events::records::{
     job::{ArrayRecord, Phase, Run},
     job_event::JobEvent,
 };
+use garrick_events::usage::Charge;
 use garrick_model::{
+    entities::association::Association,
     ids::Sluid,
     messages::node::{ArrayFacts, JobCredential, RequeuePolicy},
     spec::{ArraySpec, JobSpec},
@@ -31,6 +33,9 @@ use std::{
 
 /// Nodes' owners answer a reservation at once, or when the disk allows it; an owner that failed over it never does.
 pub(super) const COMMIT_LIMIT: Duration = Duration::from_secs(10);
+
+/// The greatest `UsageFactor` that is counted with.
+const MOST_FACTOR: f64 = 1e6;
 
 impl JobCore {
     pub(super) fn start(&mut self, mut proposal: StartProposal, turn: &mut Turn<'_>) {
@@ -206,7 +211,7 @@ impl JobCore {
         let address = |name| commit.granted.get(name).map(|grant| grant.address.clone());
         let addresses = nodes.iter().map(|n| address(&n.name).unwrap_or_default()).collect();
         let booting = commit.granted.iter().filter(|(_, grant)| grant.boots).map(|(node, _)| node.clone()).collect();
-        self.with_scripts(Run {
+        let run = self.with_scripts(Run {
             allocation: Arc::new(Allocation {
                 nodes,
                 partition,
@@ -234,6 +239,31 @@ impl JobCore {
             requeue: Some(RequeuePolicy { allowed: self.another_may_follow(), revision: 0 }),
             awaits_prolog: false,
             awaits_epilog: false,
+            charge: None,
+        });
+        let charge = self.charge_of(&run);
+        Run { charge: charge.map(Arc::new), ..run }
+    }
+
+    /// To whom a run is charged, and how; `None`: there is no accounting.
+    fn charge_of(&self, run: &Run) -> Option<Charge> {
+        let (entities, partition) = (&self.site.entities, &run.allocation.partition);
+        if entities.associations.is_empty() {
+            return None;
+        }
+        let (spec, user) = (&self.record.spec, &self.record.owner.user);
+        let association =
+            entities.association_of_job(&self.site.cluster, spec.account.as_deref(), user, Some(partition));
+        let qos = entities.qos_of_job(spec.qos.as_deref(), association);
+        let factor = qos.map_or(1.0, |qos| qos.usage_factor).clamp(0.0, MOST_FACTOR);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
+        let factor_millionths = (factor * 1e6).round() as u64;
+        let of_partition = self.site.partition_qos.get(partition);
+        Some(Charge {
+            who: association.and_then(Association::who),
+            qos: qos.map(|qos| qos.name.clone()).into_iter().chain(of_partition.cloned()).collect(),
+            billing: self.billed(run),
+            factor_millionths,
         })
     }
 

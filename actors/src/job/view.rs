@@ -1,9 +1,9 @@
 //! Views of a job.
 
 use super::core::JobCore;
-use garrick_events::records::job::{Afterwards, HeldBy, JobRecord, Phase};
+use garrick_events::records::job::{Afterwards, HeldBy, JobRecord, Phase, Run};
 use garrick_model::{
-    config::Billed,
+    config::{Billed, BillingWeights},
     gres::{GresCount, Totals},
     patterns::{default_output, in_folder},
     resources::MemoryRequest,
@@ -101,7 +101,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         end_time: match run.and_then(|r| r.ending.as_ref()) {
             _ if end.is_some() => end.map(|e| e.at),
             Some(ending) => ending.at,
-            None => run.and_then(garrick_events::records::job::Run::expected_end),
+            None => run.and_then(Run::expected_end),
         },
         last_sched_eval: core.last_eval,
         allocation: run.map(|r| Arc::clone(&r.allocation)),
@@ -182,6 +182,20 @@ fn billing(core: &JobCore) -> Option<u64> {
         let what = Billed { cpus: resolved.cpus.into(), memory_mib, nodes, gres: &gres, license: &|_| 0 };
         return Some(weights.billed(&what, greatest));
     };
+    Some(billed_for(run, weights, greatest))
+}
+
+impl JobCore {
+    /// What a run is billed: by its partition's weights, or else its CPUs.
+    pub(super) fn billed(&self, run: &Run) -> u64 {
+        match self.site.billing.get(&run.allocation.partition) {
+            Some(weights) => billed_for(run, weights, self.site.bill_greatest),
+            None => run.allocation.nodes.iter().map(|node| u64::from(node.share.cpus.len())).sum(),
+        }
+    }
+}
+
+fn billed_for(run: &Run, weights: &BillingWeights, greatest: bool) -> u64 {
     let shares = || run.allocation.nodes.iter().map(|node| &node.share);
     let gres = |name: &str, kind: Option<&str>| {
         let held = shares().flat_map(|share| &share.gres);
@@ -195,7 +209,7 @@ fn billing(core: &JobCore) -> Option<u64> {
         gres: &gres,
         license: &|name| u64::from(run.allocation.licenses.count(name)),
     };
-    Some(weights.billed(&what, greatest))
+    weights.billed(&what, greatest)
 }
 
 fn output(record: &JobRecord) -> Option<String> {

@@ -8,6 +8,7 @@ use super::{
 use garrick_events::records::job::{JobRecord, Resolved, TaskOutcome};
 use garrick_model::{
     config::{BillingWeights, ExitCodes},
+    entities::Entities,
     ids::{JobId, Sluid},
     messages::{
         command::{JobChange, JobMilestone, StepManagerPlace},
@@ -29,7 +30,7 @@ use std::{
 };
 
 /// Settings for every job of the site; replaced when the configuration changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct JobSite {
     /// Cluster's name, for credentials.
     pub cluster: String,
@@ -75,6 +76,10 @@ pub struct JobSite {
     pub zone: TimeZone,
     /// A follower does accounting: results of steps are saved before their manager may forget them.
     pub keeps_step_records: bool,
+    /// What accounting knows: to whom runs are charged.
+    pub entities: Arc<Entities>,
+    /// `QOS` by partition, in lower case.
+    pub partition_qos: BTreeMap<String, String>,
 }
 
 impl Default for JobSite {
@@ -101,6 +106,8 @@ impl Default for JobSite {
             programs: JobPrograms::default(),
             zone: TimeZone::UTC,
             keeps_step_records: false,
+            entities: Arc::default(),
+            partition_qos: BTreeMap::new(),
         }
     }
 }

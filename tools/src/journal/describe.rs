@@ -13,6 +13,7 @@ use garrick_events::{
         job_event::{JobEvent, Revision},
         node::SavedNode,
     },
+    usage::{Meter, UsageEvent, Who},
 };
 use garrick_model::{config::PartitionChange, hostlist, spec::ArraySpec};
 use garrick_render::words;
@@ -101,6 +102,7 @@ fn of_controller(event: &ControllerEvent) -> Described {
                 .map_or_else(|| "gone".to_owned(), |piece| format!("sha256={} bytes={}", piece.digest, piece.bytes));
             (format!("piece {name}"), "Beside", about)
         }
+        ControllerEvent::Usage(event) => ("usage".to_owned(), "Usage", about_usage(event)),
         ControllerEvent::Base { position, events, followers } => {
             let followers = followers.iter().map(|(name, upto)| format!(" {name:?}={upto}")).collect::<String>();
             ("log".to_owned(), "Base", format!("position={position} events={events}{followers}"))
@@ -115,6 +117,25 @@ fn of_controller(event: &ControllerEvent) -> Described {
         }
     };
     Described { subject, event, essentials }
+}
+
+fn about_usage(event: &UsageEvent) -> String {
+    let name = |who: &Who| match &who.partition {
+        Some(partition) => format!("{}/{}/{partition}", who.account, who.user),
+        None => format!("{}/{}", who.account, who.user),
+    };
+    let meter = |meter: &Meter| format!("as_of={} running={}", meter.as_of.0, meter.running);
+    match event {
+        UsageEvent::Rules { rules, .. } | UsageEvent::Begin(rules) => {
+            let next = rules.next_reset.map(|at| format!(" next_reset={}", at.0)).unwrap_or_default();
+            format!("half_life={}{next}", rules.half_life_secs)
+        }
+        UsageEvent::Reset { users, qos, .. } => {
+            format!("reset users={:?} qos={qos:?}", users.iter().map(name).collect::<Vec<_>>())
+        }
+        UsageEvent::User(who, of) => format!("user={:?} {}", name(who), meter(of)),
+        UsageEvent::Qos(qos, of) => format!("qos={qos:?} {}", meter(of)),
+    }
 }
 
 fn of_job(event: &JobEvent) -> String {

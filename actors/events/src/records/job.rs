@@ -2,6 +2,7 @@
 //! [`super::job_event`]), so that replaying the events gives the same record.
 
 use super::job_event::requeues;
+use crate::usage::Charge;
 use garrick_model::{
     cron::Schedule,
     entities::association::AssocId,
@@ -238,6 +239,9 @@ pub struct Run {
     /// `EpilogSlurmctld` has to end before it is over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaits_epilog: bool,
+    /// To whom it is charged. `None`: there is no accounting, or an earlier version started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charge: Option<Arc<Charge>>,
 }
 
 /// A preemption of a run.

@@ -313,7 +313,7 @@ impl Env {
     /// The settings that follow from a configuration and the followers of the log.
     pub fn made_site(&self, config: &Config, epoch: u64) -> JobSite {
         let keeps_step_records = self.ports.log.followers().contains_key(ACCOUNTING);
-        JobSite { keeps_step_records, ..job_site(config, epoch) }
+        JobSite { keeps_step_records, entities: self.entities(), ..job_site(config, epoch) }
     }
 
     /// Events of the log that the service of accounting has not acknowledged.

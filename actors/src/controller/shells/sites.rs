@@ -61,6 +61,7 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
         send_user_signal: config.preempt.sends_user_signal(),
         billing: config.partitions.iter().filter_map(billing_of).collect(),
         bill_greatest: config.priority.flags.max_tres,
+        partition_qos: config.partitions.iter().filter_map(qos_of).collect(),
         requeue_exit: config.requeue_exit.clone(),
         requeue_exit_hold: config.requeue_exit_hold.clone(),
         // Longer than the agent's own limit, so that the agent's report comes first.
@@ -89,6 +90,11 @@ fn billing_of(partition: &PartitionConfig) -> Option<(String, BillingWeights)> {
     // The text was checked when the configuration was read.
     let weights = BillingWeights::parse(partition.billing_weights.as_deref()?).ok()?;
     Some((partition.name.clone(), weights))
+}
+
+/// The QOS of a partition, if it has one.
+fn qos_of(partition: &PartitionConfig) -> Option<(String, String)> {
+    Some((partition.name.clone(), partition.qos.as_ref()?.to_ascii_lowercase()))
 }
 
 /// In `slurm.conf`, 0 is "never" for these.

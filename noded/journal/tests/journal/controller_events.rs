@@ -13,6 +13,7 @@ use garrick_events::{
         node::{DownCause, Reboot, SavedNode, SavedPower},
         partition::SavedPartition,
     },
+    usage::{Amount, Charge, Meter, UsageEvent, UsageRules, Who},
 };
 use garrick_model::{
     config::{DynamicNode, PartitionChange, Whereabouts},
@@ -41,7 +42,8 @@ use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 51] = [
+pub const NAMES: [&str; 52] = [
+    "usage",
     "Prepared",
     "EpilogEnded",
     "Submitted",
@@ -110,6 +112,7 @@ pub fn name(event: &ControllerEvent) -> &'static str {
         ControllerEvent::Follower { .. } => "a follower",
         ControllerEvent::Steps { .. } => "records of steps",
         ControllerEvent::Beside { .. } => "a piece beside the log",
+        ControllerEvent::Usage(_) => "usage",
         ControllerEvent::Crontab { .. } => "a crontab",
         ControllerEvent::Trigger { .. } => "a trigger",
         ControllerEvent::PartitionChange { .. } => "a change of partitions",
@@ -354,6 +357,7 @@ fn run(nodes: &[&str]) -> Run {
         requeue: None,
         awaits_prolog: false,
         awaits_epilog: false,
+        charge: None,
     }
 }
 
@@ -891,6 +895,48 @@ pub fn partition_changes() -> Vec<ControllerEvent> {
         changed("debug", Some(PartitionChange::Deleted)),
         changed("other", Some(PartitionChange::Created { fields: Vec::new(), place: 1 })),
         changed("other", None),
+    ]
+}
+
+/// What came to version 2 later: to whom a run is charged, and what was used.
+pub fn usage() -> Vec<ControllerEvent> {
+    let usage = |event| ControllerEvent::Usage(Box::new(event));
+    let at = Timestamp::from_secs(2_000_000_000);
+    let who = |user: &str, partition: Option<&str>| Who {
+        account: "physics".into(),
+        user: user.into(),
+        partition: partition.map(str::to_owned),
+    };
+    let rules =
+        UsageRules { half_life_secs: 604_800, next_reset: Some(at), no_decay: ["free \"of\"".to_owned()].into() };
+    let charge = Charge {
+        who: Some(who("alice", Some("main"))),
+        qos: ["high".to_owned(), "normal".to_owned()].into(),
+        billing: 7,
+        factor_millionths: 1_500_000,
+    };
+    let nobody = Charge { who: None, qos: [].into(), billing: 0, factor_millionths: 0 };
+    let charged = |charge| JobEvent::Allocated(Box::new(Run { charge: Some(Arc::new(charge)), ..run(&["n1"]) }));
+    let job = |job, event| ControllerEvent::Job { job: JobId(job), event: Box::new(event) };
+    let submitted = |id: u32| job(id, JobEvent::Submitted(Box::new(record(id, JobSpec::default()))));
+    let amount = |value, rate| Amount { value, rate };
+    let meter = Meter {
+        as_of: at,
+        since: Timestamp(3),
+        running: 2,
+        tres: [("cpu".to_owned(), amount(0.5, 3.25)), ("billing".to_owned(), amount(1e15, 0.0))].into(),
+        wall: amount(7.0, 2.0),
+    };
+    vec![
+        usage(UsageEvent::Rules { at, rules: rules.clone() }),
+        submitted(81),
+        submitted(82),
+        job(81, charged(charge)),
+        job(82, charged(nobody)),
+        usage(UsageEvent::Reset { at, users: vec![who("alice", Some("main"))], qos: vec!["normal".into()] }),
+        usage(UsageEvent::Begin(rules)),
+        usage(UsageEvent::User(who("bob", None), meter.clone())),
+        usage(UsageEvent::Qos("high".into(), meter)),
     ]
 }
 

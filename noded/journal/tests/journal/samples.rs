@@ -99,6 +99,7 @@ fn a_snapshot_anywhere_and_what_follows_it_come_to_all_events() {
         controller_events::powered(),
         controller_events::crontabs_and_triggers(),
         controller_events::partition_changes(),
+        controller_events::usage(),
     ]);
     let mut cuts = 0;
     for events in series {
@@ -440,6 +441,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::powered,
         controller_events::crontabs_and_triggers,
         controller_events::partition_changes,
+        controller_events::usage,
     ]
     .map(|make| make())
     .concat();
@@ -643,4 +645,22 @@ fn make_the_sample_of_limits() {
 fn make_the_sample_of_partitions_that_came_and_went() {
     let path = sample("version-2-partition-changes.journal");
     garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::partition_changes()).unwrap();
+}
+
+#[test]
+fn usage_in_a_controllers_journal_of_version_2_reads_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-usage.journal"));
+    assert_same(&read, &controller_events::usage());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let users: Vec<&str> = replayed.usage.users().map(|(who, _)| who.user.as_str()).collect();
+    assert_eq!((users, replayed.usage.qos().count()), (vec!["bob"], 1));
+    assert_eq!(replayed.usage.rules().half_life_secs, 604_800);
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-usage.journal, by hand"]
+fn make_the_sample_of_usage() {
+    let path = sample("version-2-usage.journal");
+    garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::usage()).unwrap();
 }
