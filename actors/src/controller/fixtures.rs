@@ -502,6 +502,16 @@ impl Rig {
         }
     }
 
+    /// The same for another user.
+    pub async fn submitted_as(&mut self, uid: u32, spec: JobSpec) -> JobId {
+        self.requests += 1;
+        let request = RequestId(77, self.requests);
+        match self.ask(uid, CommandRequest::SubmitJob { request, spec: Box::new(spec) }).await {
+            CommandReply::Submitted { job, .. } => job,
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub async fn wait(&self, job: JobId, until: garrick_model::messages::command::JobMilestone) -> JobState {
         match self.ask(1001, CommandRequest::WaitJob { job, until }).await {
             CommandReply::Job(view) => view.state,

@@ -2,12 +2,22 @@
 #![allow(clippy::unwrap_used)]
 
 use super::fixtures::{Rig, with_rig};
+use garrick_events::{
+    event::ControllerEvent,
+    usage::{Amount, Meter, UsageEvent, Who},
+};
 use garrick_model::{
+    entities::{
+        Entities,
+        association::{AssocId, Association},
+        qos::QosRecord,
+    },
     ids::JobId,
     messages::command::{CommandReply, CommandRequest, JobAction, JobChange, JobSelector},
     refusal::Refusal,
     spec::{JobSpec, NodeCount},
     testing::spec,
+    time::Timestamp,
     view::JobView,
 };
 
@@ -123,5 +133,58 @@ fn in_order_of_submission_there_are_no_factors_to_show() {
             CommandReply::Priorities { kind, jobs, .. } => assert!(kind == "priority/basic" && jobs.is_empty()),
             other => panic!("{other:?}"),
         }
+    });
+}
+
+/// alice and bob in physics, of which bob has used three quarters.
+fn accounts() -> Entities {
+    let assoc = |id, parent: Option<u32>, account: &str, user: Option<&str>| Association {
+        id: AssocId(id),
+        cluster: "test".to_owned(),
+        account: account.to_owned(),
+        user: user.map(str::to_owned),
+        parent: parent.map(AssocId),
+        is_default: user.is_some(),
+        ..Association::default()
+    };
+    let all = [
+        assoc(1, None, "root", None),
+        assoc(2, Some(1), "physics", None),
+        assoc(3, Some(2), "physics", Some("alice")),
+        assoc(4, Some(2), "physics", Some("bob")),
+    ];
+    let qos = [("normal".to_owned(), QosRecord::new(1, "normal"))].into();
+    Entities { version: 1, associations: all.map(|own| (own.id, own)).into(), qos, ..Entities::default() }
+}
+
+fn meter(billed: f64) -> Meter {
+    let now = Timestamp::now();
+    let amount = Amount { value: billed, rate: 0.0 };
+    Meter { as_of: now, since: now, running: 0, tres: [("billing".to_owned(), amount)].into(), wall: Amount::default() }
+}
+
+#[test]
+fn fair_shares_count_in_priorities_and_follow_what_is_used() {
+    let site = SITE.replace("PriorityWeightPartition=100\n", "PriorityWeightFairshare=10000\n");
+    with_rig(&site, async |mut rig: Rig| {
+        let env = std::sync::Arc::clone(&rig.controller.env);
+        let who = |user: &str| Who { account: "physics".to_owned(), user: user.to_owned(), partition: None };
+        let used = |user: &str, billed| ControllerEvent::Usage(Box::new(UsageEvent::User(who(user), meter(billed))));
+        let saved = env.append(vec![used("alice", 100.0), used("bob", 300.0)]);
+        assert!(matches!(saved.await, Ok(Ok(_))));
+        env.set_entities(std::sync::Arc::new(accounts()));
+        let first = rig.submitted(wide(1)).await;
+        let second = rig.submitted_as(1002, wide(1)).await;
+        rig.until(first, |view| view.priority == 10_250).await;
+        rig.until(second, |view| view.priority == 5_250).await;
+        // Who has the less has the more: as of the next calculation, here because of a change of accounts.
+        let saved = env.append(vec![used("alice", 1000.0)]);
+        assert!(matches!(saved.await, Ok(Ok(_))));
+        env.set_entities(std::sync::Arc::new(accounts()));
+        rig.submitted(wide(2)).await;
+        rig.until(first, |view| view.priority == 5_250).await;
+        rig.until(second, |view| view.priority == 10_250).await;
+        let rules = rig.journal.replayed().usage.rules().clone();
+        assert_eq!((rules.half_life_secs, rules.next_reset), (604_800, None));
     });
 }

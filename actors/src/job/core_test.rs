@@ -1593,6 +1593,46 @@ fn a_partitions_weights_say_what_a_job_is_billed() {
     assert_eq!(view.billing, billed);
 }
 
+#[test]
+fn a_run_is_charged_to_the_association_and_the_qos_of_its_user() {
+    use garrick_model::entities::{
+        Entities,
+        association::{AssocId, Association},
+        qos::QosRecord,
+    };
+    let charge = |job: &Bench| job.core.record.phase.run().unwrap().charge.clone();
+    let mut nobody = Bench::with(spec());
+    nobody.allocate(&["n0"]);
+    assert_eq!(charge(&nobody), None, "there is no accounting");
+
+    let mut job = Bench::with(JobSpec { qos: Some("High".to_owned()), ..spec() });
+    let partition = job.view().partitions[0].clone();
+    let own = Association {
+        id: AssocId(3),
+        cluster: "cluster".to_owned(),
+        account: "physics".to_owned(),
+        user: Some(job.core.record.owner.user.clone()),
+        partition: None,
+        is_default: true,
+        ..Association::default()
+    };
+    let qos = QosRecord { usage_factor: 0.25, ..QosRecord::new(2, "high") };
+    let entities = Entities {
+        associations: [(own.id, own.clone())].into(),
+        qos: [(qos.name.clone(), qos)].into(),
+        ..Entities::default()
+    };
+    let partition_qos = [(partition.clone(), "of_part".to_owned()), ("debug".to_owned(), "of_part".to_owned())].into();
+    let weights = garrick_model::config::BillingWeights::parse("Node=7").unwrap();
+    let billing = [(partition, weights.clone()), ("debug".to_owned(), weights)].into();
+    let site = JobSite { entities: Arc::new(entities), partition_qos, billing, ..JobSite::default() };
+    job.send(JobInput::Site(Arc::new(site)));
+    job.allocate(&["n0", "n1"]);
+    let charge = charge(&job).unwrap();
+    assert_eq!((charge.who.clone(), charge.billing, charge.factor_millionths), (own.who(), 14, 250_000));
+    assert_eq!(charge.qos.iter().map(String::as_str).collect::<Vec<_>>(), ["high", "of_part"]);
+}
+
 /// Which tasks went on their own, and the records.
 fn went(out: Vec<JobEffect>) -> Vec<(u32, JobRecord)> {
     let split = |e| match e {

@@ -10,6 +10,7 @@ use garrick_events::{
         node::SavedNode,
         partition::SavedPartition,
     },
+    usage::Usage,
 };
 use garrick_model::{
     config::{DynamicNode, PartitionChange},
@@ -151,6 +152,11 @@ impl Committed {
     /// Pieces beside the log.
     pub fn beside(&self) -> Pieces {
         self.lock().replayed.beside.clone()
+    }
+
+    /// What users and QOS have used. The copy is cheap.
+    pub fn usage(&self) -> Usage {
+        self.lock().replayed.usage.clone()
     }
 
     /// All triggers, and the greatest number of one so far.

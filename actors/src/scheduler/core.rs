@@ -304,7 +304,7 @@ impl SchedulerCore {
     /// Calculates the priorities of waiting jobs and sets them in the snapshot. Returns those that differ from what the jobs
     /// show.
     fn rank(&mut self, snapshot: Snapshot, now: Timestamp, out: &mut Out<Self>) -> (ClusterView, Vec<(JobId, u32)>) {
-        let Snapshot { mut view, jobs, partitions, config, .. } = snapshot;
+        let Snapshot { mut view, jobs, partitions, config, fair, .. } = snapshot;
         if !config.multifactor() {
             if self.ranking.take().is_some() {
                 out.push(Effect::Publish(None));
@@ -315,12 +315,13 @@ impl SchedulerCore {
             !known.rules.is_due(now)
                 && Arc::ptr_eq(&known.config, &config)
                 && Arc::ptr_eq(&known.rules.qos, &view.qos)
+                && Arc::ptr_eq(&known.rules.fair, &fair)
                 && known.partitions == self.seen.partitions
                 && known.nodes == view.nodes.len()
         });
         if !fresh {
             let rules = priority::Rules::new(&config.priority, &partitions, &view.nodes, now);
-            let rules = Arc::new(rules.with_qos(Arc::clone(&view.qos)));
+            let rules = Arc::new(rules.with_qos(Arc::clone(&view.qos)).with_fair(fair));
             out.push(Effect::Publish(Some(Arc::clone(&rules))));
             let (partitions, nodes) = (self.seen.partitions, view.nodes.len());
             self.ranking = Some(Ranking { rules, config, partitions, nodes });

@@ -9,7 +9,7 @@ use garrick_model::{
 };
 use garrick_plan::{
     plan::kept::planning::{Made, Planning},
-    rules::priority,
+    rules::{fair::FairShares, priority},
     snapshot::facts::{ClusterView, Policy},
 };
 use std::{sync::Arc, time::Duration};
@@ -50,6 +50,8 @@ pub struct Snapshot {
     pub partitions: Vec<Arc<PartitionView>>,
     /// Configuration.
     pub config: Arc<Config>,
+    /// Fair shares as of the last calculation; empty without accounting.
+    pub fair: Arc<FairShares>,
 }
 
 /// Timers, each set once at a time.

@@ -89,6 +89,7 @@ impl Stage {
             view,
             partitions: Vec::new(),
             config: Arc::clone(&self.config),
+            fair: Arc::default(),
         };
         let mut said = self.tell(SchedulerInput::Snapshot(Box::new(snapshot)));
         let Some(Effect::Do(SchedulerErrand::Plan(planning))) = said.pop() else { panic!("no plan: {said:?}") };

@@ -20,7 +20,7 @@ use garrick_plan::{
         planning::{Planning, Way, anybody_waits},
     },
     policy::policy,
-    rules::priority,
+    rules::{fair::FairShares, priority},
     snapshot::{facts::Policy, qos::QosTable},
 };
 use jiff::tz::TimeZone;
@@ -42,6 +42,7 @@ pub(super) struct Scheduler {
     /// What others calculate priorities by.
     pub(super) rules: Option<Arc<priority::Rules>>,
     qos: Arc<QosTable>,
+    fair: Arc<FairShares>,
 }
 
 impl Scheduler {
@@ -55,6 +56,7 @@ impl Scheduler {
             making: None,
             rules: None,
             qos: Arc::default(),
+            fair: Arc::default(),
         }
     }
 }
@@ -180,7 +182,8 @@ impl World {
         };
         let began = self.passed();
         let view = gather::cluster_view(self.scheduler.core.policy().clone(), &shown, &Anybody, self.clock());
-        Snapshot { seen, began, view, jobs, partitions: self.partitions.clone(), config: Arc::clone(&self.config) }
+        let (partitions, config) = (self.partitions.clone(), Arc::clone(&self.config));
+        Snapshot { seen, began, view, jobs, partitions, config, fair: Arc::clone(&self.scheduler.fair) }
     }
 }
 

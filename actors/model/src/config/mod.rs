@@ -53,7 +53,7 @@ pub use settings::node::{ConfiguredState, InitialState, NodeConfig, NodeSettings
 pub use settings::partition::{OverSubscribe, OverTime, PartitionConfig};
 pub use settings::power::{KeptNodes, KeptOn, KeptStates, PowerAction, PowerSettings, Span};
 pub use settings::preempt::{PreemptMode, PreemptSettings, PreemptType, PreemptWords};
-pub use settings::priority::{PriorityFlags, PrioritySettings, WeighedTres, amount};
+pub use settings::priority::{PriorityFlags, PrioritySettings, ResetPeriod, WeighedTres, amount};
 pub use settings::private::{PrivateData, PrivateKind};
 pub use settings::prolog_flags::{PrologFlag, PrologFlags};
 pub use settings::row::{Class, ShowFacts};

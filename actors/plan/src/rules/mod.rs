@@ -20,6 +20,7 @@
 //! | [`resume`] | which suspended runs are resumed |
 //! | [`turns`] | gang scheduling: which of the jobs that share CPUs run |
 //! | [`priority`] | multifactor priority |
+//! | [`fair`] | fair shares, a part of it |
 //! | [`reasons`] | which reason is the most informative |
 
 use super::snapshot::{
@@ -34,6 +35,7 @@ pub mod backfill;
 pub mod bounds;
 pub mod caps;
 pub mod expedited;
+pub mod fair;
 pub mod features;
 pub mod het;
 pub mod licenses;

@@ -6,7 +6,7 @@
 //! All jobs are calculated for the same moment, [`Rules::as_of`], which moves every `PriorityCalcPeriod`. Between two such
 //! moments a priority changes only if its job or the rules change.
 
-use crate::snapshot::qos::QosTable;
+use crate::{rules::fair::FairShares, snapshot::qos::QosTable};
 use garrick_model::{
     config::{PrioritySettings, WeighedTres, amount},
     resources::MemoryRequest,
@@ -47,6 +47,8 @@ pub struct Rules {
     pub as_of: Timestamp,
     /// The qualities of service.
     pub qos: Arc<QosTable>,
+    /// Fair shares, with what accounting knows of associations and QOS; empty without it.
+    pub fair: Arc<FairShares>,
 }
 
 /// What accounting knows of a job's user, each as a factor. Without accounting all are 0, as in Slurm.
@@ -160,7 +162,14 @@ impl Rules {
             cpus: nodes.iter().map(|node| u64::from(node.shape.cpus)).sum(),
             as_of,
             qos: Arc::default(),
+            fair: Arc::default(),
         }
+    }
+
+    /// The same with these fair shares.
+    #[must_use]
+    pub fn with_fair(self, fair: Arc<FairShares>) -> Self {
+        Self { fair, ..self }
     }
 
     /// The same with these qualities of service.
@@ -171,6 +180,10 @@ impl Rules {
 
     /// The factors of a job's user and QOS.
     pub fn standing(&self, job: &JobView) -> Standing {
+        let flags = &self.settings.flags;
+        if !self.fair.is_empty() {
+            return self.fair.standing(job, !flags.no_normal_assoc, !flags.no_normal_qos);
+        }
         Standing { qos: self.qos.factor(job, !self.settings.flags.no_normal_qos), ..Standing::default() }
     }
 

@@ -5,6 +5,7 @@ mod bounds_test;
 mod caps_test;
 mod core_reservations_test;
 mod core_spec_test;
+mod fair_test;
 mod gres_test;
 mod het_test;
 mod hres_test;

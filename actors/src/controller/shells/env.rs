@@ -4,6 +4,7 @@ use super::{
     counted::Counted,
     crontab::CrontabMsg,
     entering::{Entering, Entrant},
+    fair,
     ids::IdSource,
     job::{JobMsg, JobsMsg},
     job_board::JobBoard,
@@ -50,7 +51,7 @@ use garrick_model::{
 };
 use garrick_plan::{
     policy::policy,
-    rules::priority,
+    rules::{fair::FairShares, priority},
     snapshot::{
         accounting::{Accounting, AccountingTable, PastUsage},
         qos::QosTable,
@@ -165,6 +166,7 @@ pub struct Env {
     /// What follows from them.
     associations: Board<Arc<AccountingTable>>,
     past: Board<Arc<PastUsage>>,
+    fair: Board<Arc<FairShares>>,
     /// Topologies, and the configuration that they were made from.
     topologies: RwLock<Option<(Arc<Config>, Arc<Topologies>)>>,
 }
@@ -199,6 +201,7 @@ impl Env {
             entities: Board::default(),
             associations: Board::default(),
             past: Board::default(),
+            fair: Board::default(),
             topologies: RwLock::new(None),
         }
     }
@@ -353,12 +356,29 @@ impl Env {
         self.entities.read().value.clone()
     }
 
-    /// A copy came from the service of accounting.
+    /// A copy came from the service of accounting. Jobs have to be told of the site then ([`Self::tell_jobs_of_site`]): to whom runs are
+    /// charged is in it.
     pub fn set_entities(&self, entities: Arc<Entities>) {
         let cluster = self.config().cluster_name.clone();
+        let first = self.entities().associations.is_empty();
         self.set_qos(QosTable::of_entities(&entities));
         self.associations.publish(Arc::new(AccountingTable::new(&entities, &cluster)));
         self.entities.publish(entities);
+        self.renew_job_site();
+        match first {
+            true => fair::configured(self, Timestamp::now()),
+            false => fair::keep(self, Timestamp::now()),
+        }
+    }
+
+    /// Fair shares as of the last calculation.
+    pub fn fair_shares(&self) -> Arc<FairShares> {
+        self.fair.read().value.clone()
+    }
+
+    /// Replaces them. Only for [`fair`].
+    pub(super) fn set_fair_shares(&self, shares: Arc<FairShares>) {
+        self.fair.publish(shares);
     }
 
     /// What was used in the past, with decay. For whoever computes it from the records.

@@ -13,6 +13,7 @@
 //! | [`audit`] | the audit log: requests and their results |
 //! | [`entering`] | jobs that are being saved |
 //! | [`leftovers`] | unsaved state that a later life of an owner needs |
+//! | [`fair`] | fair shares, and the rules by which usage is counted |
 //! | [`ids`] | fresh job ids and runs |
 //! | [`sites`] | settings for all nodes and all jobs, from the configuration |
 //! | [`agents`] | replies to commands that came through nodes' doors |
@@ -26,6 +27,7 @@ pub mod entering;
 #[cfg(test)]
 mod entering_test;
 pub mod env;
+pub mod fair;
 pub mod ids;
 pub mod job;
 pub mod job_board;

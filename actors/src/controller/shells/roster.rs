@@ -4,6 +4,7 @@ use super::{
     actor::{Came, OwnerActor, OwnerMsg, Shell},
     agents::say_last,
     env::Env,
+    fair,
     node::{NodeMsg, NodesMsg},
     partition::show_partitions,
     ports::AgentLink,
@@ -202,6 +203,7 @@ impl Shell for RosterCore {
         if read_again {
             env.ids.limit(config.first_job_id, config.max_job_id);
             env.renew_job_site();
+            fair::configured(env, Timestamp::now());
             show_in_new_places(env, &config);
             show_partitions(env, &config, true);
             // What jobs hold of layers is counted again, by the new layers.

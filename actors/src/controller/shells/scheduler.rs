@@ -4,6 +4,7 @@
 use super::{
     actor::{Came, OwnerMsg, Shell},
     env::{Boards, Env},
+    fair,
 };
 use crate::{
     owner::{Out, Owner},
@@ -150,7 +151,8 @@ fn snapshot(policy: Policy, env: &Env, began: Duration) -> Snapshot {
     };
     let jobs = boards.jobs.live();
     let view = view_of(policy, env, &jobs);
-    Snapshot { seen, began, view, jobs, partitions: boards.partitions.list(), config: env.config() }
+    let (partitions, config) = (boards.partitions.list(), env.config());
+    Snapshot { seen, began, view, jobs, partitions, config, fair: fair::calculated(env, Timestamp::now()) }
 }
 
 /// The views as a plan's snapshot.

@@ -15,7 +15,7 @@ use super::{
     },
     power::{self, KeptNodes, KeptStates, Span},
     preempt,
-    priority::{self, WEIGHT, days_and_time, without_accounting},
+    priority::{self, WEIGHT, days_and_time},
     private,
     prolog_flags::PrologFlags,
     row::{Row, Show, key, with_defaults},
@@ -168,7 +168,8 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         "how long Epilogs may run, seconds"),
     Key::dropped("ExtSensorsFreq"),
     Key::dropped("ExtSensorsType"),
-    Key::not_yet("FairShareDampeningFactor", "1"),
+    key!("FairShareDampeningFactor", "1", priority.dampening: number(1, SECS),
+        "how much more than its share somebody uses before the classic fair-share factor is nearly 0"),
     Key::dropped("FastSchedule"),
     Key::not_yet("FederationParameters", NULL),
     key!("FirstJobId", "1", first_job_id: number(1, JOB_ID_LIMIT), "the id of the first job"),
@@ -284,7 +285,8 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("PriorityParameters", NULL),
     Key::not_yet("PrioritySiteFactorParameters", NULL),
     Key::not_yet("PrioritySiteFactorPlugin", NULL),
-    Key::not_yet("PriorityDecayHalfLife", "7-00:00:00").shown_if(Config::multifactor),
+    key!("PriorityDecayHalfLife", "7-00:00:00", priority.half_life_secs: Own(priority::half_life, |secs| days_and_time(*secs)),
+        "after how long past use counts half; 0: it always counts").shown_if(Config::multifactor),
     key!("PriorityCalcPeriod", "5", priority.calc_period_secs: Own(priority::period, |secs| days_and_time(*secs)),
         "time between calculations of all priorities, minutes").shown_if(Config::multifactor),
     key!("PriorityFavorSmall", "no", priority.favor_small: YES_NO, "small jobs get higher priorities").shown_if(Config::multifactor),
@@ -293,25 +295,20 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         .shown_if(Config::multifactor),
     key!("PriorityMaxAge", "7-0", priority.max_age_secs: Own(priority::max_age, |secs| days_and_time(*secs)),
         "how long a job waits for the full age factor").shown_if(Config::multifactor),
-    Key::not_yet("PriorityUsageResetPeriod", "NONE").shown_if(Config::multifactor),
+    key!("PriorityUsageResetPeriod", "NONE", priority.reset_period: Own(priority::ResetPeriod::parse, priority::ResetPeriod::word),
+        "when past use is set to 0").shown_if(Config::multifactor),
     key!("PriorityType", "basic", priority_type: Plugin("priority/", &["basic", "multifactor"]),
         "how priorities of jobs are calculated"),
     key!("PriorityWeightAge", "0", priority.age: WEIGHT, "weight of the age factor").shown_if(Config::multifactor),
-    Key::honoured("PriorityWeightAssoc", "", |c, text| without_accounting(&mut c.priority.assoc, text), "")
-        .without_effect(|_| false)
-        .shown(Show::Value(|c| WEIGHT.show(&c.priority.assoc)))
+    key!("PriorityWeightAssoc", "0", priority.assoc: WEIGHT, "weight of the priority of the association")
         .shown_if(Config::multifactor),
-    Key::honoured("PriorityWeightFairshare", "", |c, text| without_accounting(&mut c.priority.fairshare, text), "")
-        .without_effect(|_| false)
+    key!("PriorityWeightFairshare", "0", priority.fairshare: WEIGHT, "weight of the fair-share factor")
         .shown(Show::Lines(|c| vec![("PriorityWeightFairShare".to_owned(), WEIGHT.show(&c.priority.fairshare))]))
         .shown_if(Config::multifactor),
     key!("PriorityWeightJobSize", "0", priority.job_size: WEIGHT, "weight of the job size factor").shown_if(Config::multifactor),
     key!("PriorityWeightPartition", "0", priority.partition: WEIGHT,
         "weight of the partition factor").shown_if(Config::multifactor),
-    Key::honoured("PriorityWeightQOS", "", |c, text| without_accounting(&mut c.priority.qos, text), "")
-        .without_effect(|_| false)
-        .shown(Show::Value(|c| WEIGHT.show(&c.priority.qos)))
-        .shown_if(Config::multifactor),
+    key!("PriorityWeightQOS", "0", priority.qos: WEIGHT, "weight of the priority of the QOS").shown_if(Config::multifactor),
     Key::honoured("PriorityWeightTRES", "", |c, text| c.priority.set_tres(text),
         "weights of CPUs, memory, nodes and billing")
         .shown(Show::Value(|c| Text(NULL).show(&c.priority.tres_text)))

@@ -1,6 +1,6 @@
 //! What `priority/multifactor` goes by: `PriorityWeight...`, `PriorityFlags` and the like.
 
-use super::kinds::{Kind, Number, number};
+use super::kinds::{Number, number};
 use crate::{
     config::syntax::{
         report::SettingError,
@@ -52,6 +52,8 @@ pub struct PriorityFlags {
     pub incr_only: bool,
     /// `MAX_TRES`: billing is the greatest of its terms, not their sum.
     pub max_tres: bool,
+    /// `NO_FAIR_TREE`: fair shares by the classic algorithm.
+    pub no_fair_tree: bool,
     /// `NO_NORMAL_ASSOC`: association priorities as they are.
     pub no_normal_assoc: bool,
     /// `NO_NORMAL_PART`: partitions' factors as they are.
@@ -90,6 +92,9 @@ impl PriorityFlags {
                 "CALCULATE_RUNNING" => flags.calculate_running = true,
                 "INCR_ONLY" => flags.incr_only = true,
                 "MAX_TRES" => flags.max_tres = true,
+                // Fair Tree is the default.
+                "FAIR_TREE" => {}
+                "NO_FAIR_TREE" => flags.no_fair_tree = true,
                 "NO_NORMAL_ASSOC" => flags.no_normal_assoc = true,
                 "NO_NORMAL_PART" => flags.no_normal_part = true,
                 "NO_NORMAL_QOS" => flags.no_normal_qos = true,
@@ -105,7 +110,7 @@ impl PriorityFlags {
         let later = (!later.is_empty()).then(|| {
             let what = if later.len() == 1 { "is" } else { "are" };
             SettingError::new(format!("{} {what} not supported yet", later.join(",")))
-                .suggest("fair shares come with accounting")
+                .suggest("FAIR_TREE and NO_FAIR_TREE are")
         });
         Ok((flags, later))
     }
@@ -117,6 +122,7 @@ impl PriorityFlags {
             (self.calculate_running, "CALCULATE_RUNNING"),
             (self.incr_only, "INCR_ONLY"),
             (self.max_tres, "MAX_TRES"),
+            (self.no_fair_tree, "NO_FAIR_TREE"),
             (all, "NO_NORMAL_ALL"),
             (self.no_normal_assoc && !all, "NO_NORMAL_ASSOC"),
             (self.no_normal_part && !all, "NO_NORMAL_PART"),
@@ -153,6 +159,12 @@ pub struct PrioritySettings {
     /// `PriorityCalcPeriod`, seconds (in minutes in the file) between calculations for all jobs. A shorter
     /// one costs a message to each waiting job whose priority changed.
     pub calc_period_secs: u64,
+    /// `PriorityDecayHalfLife`, seconds; 0: past use does not decay.
+    pub half_life_secs: u64,
+    /// `PriorityUsageResetPeriod`.
+    pub reset_period: ResetPeriod,
+    /// `FairShareDampeningFactor`, for the classic algorithm.
+    pub dampening: u32,
     /// `PriorityFavorSmall`.
     pub favor_small: bool,
     /// `PriorityFlags`.
@@ -179,13 +191,55 @@ impl PrioritySettings {
 /// What a factor counts.
 pub(super) const WEIGHT: Number<u32> = number(0, u32::MAX);
 
-/// Weights of what only accounting knows: kept, and the factor is 0 until there is some.
-pub(super) fn without_accounting(field: &mut u32, text: &str) -> Value<Option<SettingError>> {
-    *field = WEIGHT.read(text)?;
-    Ok((*field > 0).then(|| {
-        SettingError::new("there is no accounting yet, so this factor is 0 for every job")
-            .suggest("the other factors are not changed by it")
-    }))
+/// `PriorityUsageResetPeriod`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResetPeriod {
+    /// Never.
+    #[default]
+    None,
+    /// At each start and reconfiguration.
+    Now,
+    /// At midnight.
+    Daily,
+    /// At the beginning of Sunday.
+    Weekly,
+    /// At the beginning of a month.
+    Monthly,
+    /// At the beginning of January, April, July and October.
+    Quarterly,
+    /// At the beginning of a year.
+    Yearly,
+}
+
+const PERIODS: [(&str, ResetPeriod); 7] = [
+    ("NONE", ResetPeriod::None),
+    ("NOW", ResetPeriod::Now),
+    ("DAILY", ResetPeriod::Daily),
+    ("WEEKLY", ResetPeriod::Weekly),
+    ("MONTHLY", ResetPeriod::Monthly),
+    ("QUARTERLY", ResetPeriod::Quarterly),
+    ("YEARLY", ResetPeriod::Yearly),
+];
+
+impl ResetPeriod {
+    pub(super) fn parse(text: &str) -> Value<Self> {
+        let words = PERIODS.map(|(word, _)| word);
+        let word = values::choice(text, &words)?;
+        Ok(PERIODS.iter().find(|(known, _)| *known == word).map(|(_, period)| *period).unwrap_or_default())
+    }
+
+    pub(super) fn word(&self) -> String {
+        PERIODS.iter().find(|(_, period)| period == self).map_or("NONE", |(word, _)| word).to_owned()
+    }
+}
+
+/// A time after which half is left; 0: nothing decays.
+pub(super) fn half_life(text: &str) -> Value<u64> {
+    match parse_duration_secs(text) {
+        Ok(Some(secs)) => Ok(secs),
+        _ => Err(SettingError::new(format!("\"{text}\" is not a half-life"))
+            .suggest("minutes, hours:minutes:seconds, days-hours or days-hours:minutes:seconds; 0 for none")),
+    }
 }
 
 /// Minutes, in seconds.
@@ -280,6 +334,11 @@ mod tests {
             ("PriorityMaxAge", "0-1", "01:00:00"),
             ("PriorityMaxAge", "7-0", "7-00:00:00"),
             ("PriorityCalcPeriod", "5", "00:05:00"),
+            ("PriorityDecayHalfLife", "14-0", "14-00:00:00"),
+            ("PriorityDecayHalfLife", "0", "00:00:00"),
+            ("PriorityUsageResetPeriod", "monthly", "MONTHLY"),
+            ("FairShareDampeningFactor", "5", "5"),
+            ("PriorityFlags", "NO_FAIR_TREE,max_tres", "MAX_TRES,NO_FAIR_TREE"),
             ("PriorityFavorSmall", "yes", "Yes"),
             ("PriorityFlags", "no_normal_all,max_tres", "MAX_TRES,NO_NORMAL_ALL"),
             ("PriorityWeightTRES", "CPU=1000,Mem=2000", "CPU=1000,Mem=2000"),
@@ -293,16 +352,17 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_accounting_is_named() {
-        for (key, value) in [
-            ("PriorityFlags", "MAX_TRES,DEPTH_OBLIVIOUS"),
-            ("PriorityWeightFairshare", "10"),
-            ("PriorityWeightQOS", "10"),
-            ("PriorityWeightTRES", "CPU=5,GRES/gpu=3000"),
-        ] {
+    fn what_is_not_there_is_named() {
+        for (key, value) in
+            [("PriorityFlags", "MAX_TRES,DEPTH_OBLIVIOUS"), ("PriorityWeightTRES", "CPU=5,GRES/gpu=3000")]
+        {
             assert!(set(key, value).unwrap().1.is_some(), "{key}={value}");
         }
-        assert!(set("PriorityWeightFairshare", "0").unwrap().1.is_none());
+        for (key, value) in
+            [("PriorityWeightFairshare", "10"), ("PriorityFlags", "NO_FAIR_TREE"), ("PriorityFlags", "FAIR_TREE")]
+        {
+            assert!(set(key, value).unwrap().1.is_none(), "{key}={value}");
+        }
     }
 
     #[test]
@@ -311,6 +371,10 @@ mod tests {
             ("PriorityFlags", "FOO"),
             ("PriorityMaxAge", "foo"),
             ("PriorityMaxAge", "0"),
+            ("PriorityDecayHalfLife", "soon"),
+            ("PriorityDecayHalfLife", "UNLIMITED"),
+            ("PriorityUsageResetPeriod", "HOURLY"),
+            ("FairShareDampeningFactor", "0"),
             ("PriorityCalcPeriod", "0"),
             ("PriorityWeightAge", "-1"),
             ("PriorityWeightTRES", "CPU=abc"),
