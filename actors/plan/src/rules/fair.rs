@@ -9,7 +9,10 @@
 //! `Fairshare=parent` (sacctmgr(1)): the members of such an account count as those of the account above it, and such a user goes by
 //! his account: all such users of an account share the rank that its best one can have.
 
-use crate::rules::priority::Standing;
+use crate::{
+    rules::priority::Standing,
+    snapshot::accounting::{Past, PastUsage},
+};
 use garrick_model::{
     entities::{
         Entities,
@@ -115,6 +118,17 @@ impl FairShares {
     #[must_use]
     pub fn with_qos(self, qos: BTreeMap<String, Used>) -> Self {
         Self { qos, ..self }
+    }
+
+    /// What limits of past use go by.
+    pub fn past_usage(&self) -> PastUsage {
+        let past = |used: &Used| Past { tres_secs: used.tres.clone(), wall_secs: used.wall_secs };
+        let number = |name: &String| self.entities.qos.get(name).map(|qos| qos.id);
+        PastUsage {
+            associations: self.iter().map(|(of, share)| (of.id, past(&share.used))).collect(),
+            qos: self.qos.iter().filter_map(|(name, used)| Some((number(name)?, past(used)))).collect(),
+            fair_share: self.iter().filter_map(|(of, share)| Some((of.id, share.factor?))).collect(),
+        }
     }
 
     /// Nothing is known of associations.

@@ -376,14 +376,10 @@ impl Env {
         self.fair.read().value.clone()
     }
 
-    /// Replaces them. Only for [`fair`].
+    /// Replaces them, and with them what was used in the past, which limits go by. Only for [`fair`].
     pub(super) fn set_fair_shares(&self, shares: Arc<FairShares>) {
+        self.past.publish(Arc::new(shares.past_usage()));
         self.fair.publish(shares);
-    }
-
-    /// What was used in the past, with decay. For whoever computes it from the records.
-    pub fn set_past_usage(&self, past: Arc<PastUsage>) {
-        self.past.publish(past);
     }
 
     /// What binds jobs of what accounting knows. What running jobs have is not counted in it.
