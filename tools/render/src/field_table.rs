@@ -77,6 +77,17 @@ pub fn columns<V>(fields: &'static [Field<V>], format: &str) -> Result<Vec<Colum
     Ok(columns)
 }
 
+/// Reads a list of fields as `sacctmgr` and `sreport` do: `find` knows the names, and a width that is no number, or 0, is that of the
+/// field. The error is the name that it does not know.
+pub fn chosen<V>(format: &str, find: impl Fn(&str) -> Option<&'static Field<V>>) -> Result<Vec<Column<V>>, String> {
+    let word = |word: &str| {
+        let (name, width) = word.split_once('%').map_or((word, None), |(name, width)| (name, Some(signed(width))));
+        let field = find(name).ok_or_else(|| name.to_owned())?;
+        Ok(column(field, width.filter(|width| *width != 0)))
+    };
+    format.split(',').map(str::trim).filter(|word| !word.is_empty()).map(word).collect()
+}
+
 fn begins(name: &str, beginning: &str) -> bool {
     name.get(..beginning.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(beginning))
 }
@@ -157,6 +168,13 @@ impl Setting {
 }
 
 impl<V> Column<V> {
+    /// At the left, of that width, unless a width was asked for.
+    #[must_use]
+    pub fn left_if_usual(self, width: usize) -> Self {
+        let usual = self.width == self.field.width && self.left == self.field.left;
+        if usual { Self { width, left: true, ..self } } else { self }
+    }
+
     fn padded(&self, value: &str) -> String {
         let width = self.width;
         if self.left { format!("{value:<width$}") } else { format!("{value:>width$}") }

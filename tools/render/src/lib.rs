@@ -6,6 +6,7 @@
 //! | [`job_rows`], [`step_lines`] | which jobs and steps a listing shows, and which of them share a line |
 //! | [`squeue`], [`sinfo`], [`sprio`], [`sstat`] | the fields of these commands, and what is shown in each |
 //! | [`sacct`] | records of accounting |
+//! | [`sacctmgr`] | accounts, users, their associations and QOS |
 //! | [`sdiag`] | what the controller counted |
 //! | [`steps`] | what `garrick steps` shows, from the records of a run |
 //! | [`columns`] | fields as columns: formats (`-o`, `-O`), widths, headings |
@@ -26,6 +27,7 @@ pub mod json;
 pub mod node_state;
 pub mod records;
 pub mod sacct;
+pub mod sacctmgr;
 pub mod sdiag;
 pub mod sinfo;
 pub mod sprio;

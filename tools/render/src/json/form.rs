@@ -84,6 +84,7 @@ fn as_v44(document: &mut Value) {
         let change = match name.as_str() {
             "jobs" => job,
             "nodes" => node,
+            "clusters" => |object: &mut Map<String, Value>| put(object, "select_plugin", json!("")),
             "partitions" => partition,
             "reservations" => |object: &mut Map<String, Value>| put(object, "watts", no_number()),
             "statistics" => |object: &mut Map<String, Value>| put(object, "parts_packed", json!(1)),

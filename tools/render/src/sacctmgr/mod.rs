@@ -1,0 +1,25 @@
+//! What accounting knows of clusters, accounts, users, their associations and QOS, as `sacctmgr` lists it (sacctmgr(1)): entities of
+//! the service in, text out.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`kind`] | what can be listed |
+//! | [`condition`] | what is asked for: conditions, fields, more than usual |
+//! | [`rows`] | which lines are shown, in which order |
+//! | [`amounts`] | limits and times as text |
+//! | [`fields`] | the fields, and which of them are shown unasked |
+//! | [`problems`] | what is wrong with accounts and users |
+//! | [`document`] | the same as JSON |
+//! | [`dump`] | everything of a cluster as a file that `sacctmgr load` reads |
+
+pub mod amounts;
+pub mod condition;
+pub mod document;
+pub mod dump;
+pub mod fields;
+pub mod kind;
+pub mod problems;
+pub mod rows;
+
+#[cfg(test)]
+mod samples;
