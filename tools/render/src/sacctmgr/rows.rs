@@ -111,7 +111,7 @@ pub fn lineage(entities: &Entities, association: &Association) -> String {
 }
 
 /// All associations that may be shown, in order: by cluster, then as in the tree.
-pub fn ordered<'e>(entities: &'e Entities, deleted: bool) -> Vec<&'e Association> {
+pub fn ordered(entities: &Entities, deleted: bool) -> Vec<&Association> {
     let mut all: Vec<&Association> = entities.associations.values().filter(|a| deleted || !a.deleted).collect();
     all.sort_by_cached_key(|a| (a.cluster.clone(), lineage(entities, a), a.id));
     all

@@ -1,0 +1,155 @@
+//! `sacctmgr list` and `show`: conditions, then a question to the service, then rows, then columns.
+
+use super::{Session, is_operator, runaway, service};
+use crate::query::choices;
+use garrick_accounts::{
+    change::Transaction,
+    messages::{AccountsReply, AccountsRequest},
+};
+use garrick_asking::{accounts::User, cluster::ClusterError};
+use garrick_model::{
+    date,
+    time::{Timestamp, system_zone},
+};
+use garrick_render::{
+    clock::Clock,
+    field_table::Column,
+    sacctmgr::{
+        condition::{Key, More, Request},
+        document, fields,
+        kind::Kind,
+        problems,
+        rows::{Listing, Row},
+    },
+};
+
+/// What is said where no entity is named, or none that there is.
+const NO_ENTITY: &str = "No valid entity in list command\n\
+     Input line must include \"Account\", \"Association\", \"Cluster\", \"Configuration\",\n\
+     \"Event\", \"Federation\", \"Problem\", \"QOS\", \"Resource\", \"Reservation\",\n\
+     \"RunAwayJobs\", \"Stats\", \"Transaction\", \"TRES\", \"User\", or \"WCKey\"";
+
+/// Lists what is asked for. Returns the exit code.
+pub fn run(session: &mut Session, words: &[String]) -> i32 {
+    let Some(kind) = words.first().and_then(|word| Kind::read(word)) else {
+        return session.plain_error(NO_ENTITY);
+    };
+    let mut request = match Request::read(kind, &words[1..]) {
+        Ok(request) => request,
+        Err(error) => {
+            let code = session.plain_error(error);
+            if kind == Kind::Qos {
+                session.plain_error(" Use keyword 'set' to modify SLURM_PRINT_VALUE");
+            }
+            return code;
+        }
+    };
+    if session.manner.associations {
+        request.more.insert(More::Associations);
+    }
+    let done = match kind {
+        Kind::Configuration => service::configuration(session),
+        Kind::RunawayJobs => runaway::list(session, &request),
+        Kind::Problem => problem_table(session, &request),
+        // Neither is recorded yet.
+        Kind::Event => return session.not_supported("sacctmgr list event"),
+        Kind::Reservation => return session.not_supported("sacctmgr list reservation"),
+        Kind::Stats => return session.not_supported("sacctmgr list stats"),
+        _ => entities(session, &request),
+    };
+    done.unwrap_or_else(|code| code)
+}
+
+/// Can these words behind `list` be used, as far as that is known without asking anybody?
+pub(super) fn is_readable(words: &[String]) -> bool {
+    let kind = words.first().and_then(|word| Kind::read(word));
+    let request = kind.and_then(|kind| Request::read(kind, &words[1..]).ok());
+    request.is_some_and(|request| fields::columns(&request).is_ok())
+}
+
+/// What is said of a list that the user may not have.
+const fn denial(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Account => " Problem with query.",
+        _ => "",
+    }
+}
+
+/// The table or document of entities. The error is an exit code.
+fn entities(session: &mut Session, request: &Request) -> Result<i32, i32> {
+    let columns = fields::columns(request).map_err(|name| unknown_field(session, &name))?;
+    let (entities, here) = session.entities(denial(request.kind))?;
+    let listing = Listing { entities: &entities, here: &here, request };
+    if let Some(form) = session.manner.form
+        && let Some(document) = document::listed(&listing, &choices::meta(&here, form))
+    {
+        return Ok(session.print(|out| form.write(out, document)));
+    }
+    let changes = if request.kind == Kind::Transaction { transactions(session, request)? } else { Vec::new() };
+    let rows = match request.kind {
+        Kind::Account => listing.accounts(),
+        Kind::Association => listing.associations(),
+        Kind::Cluster => listing.clusters(),
+        Kind::Qos => listing.qos(),
+        Kind::Resource => listing.resources(),
+        Kind::Transaction => listing.transactions(&changes),
+        Kind::Tres => listing.tres(),
+        Kind::User => listing.users(),
+        Kind::WcKey => listing.wckeys(),
+        // There are no federations, and nodes are of no cloud that has names for them.
+        _ => Vec::new(),
+    };
+    let clock = Clock::system();
+    Ok(table(session, &columns, &rows, |shown, row: &Row<'_>| shown(row, &clock)))
+}
+
+pub(super) fn unknown_field(session: &Session, name: &str) -> i32 {
+    session.plain_error(format_args!("Unknown field '{name}'"))
+}
+
+/// A table of rows. Returns the exit code.
+pub(super) fn table<V, R>(
+    session: &Session,
+    columns: &[Column<V>],
+    rows: &[R],
+    value: impl Fn(&V, &R) -> String,
+) -> i32 {
+    session.print(|out| {
+        if session.manner.heading {
+            session.manner.setting.heading(out, columns)?;
+        }
+        rows.iter().try_for_each(|row| session.manner.setting.row(out, columns, |shown| value(shown, row)))
+    })
+}
+
+/// Changes in the window that is asked for.
+fn transactions(session: &mut Session, request: &Request) -> Result<Vec<Transaction>, i32> {
+    let (now, zone) = (Timestamp::now(), system_zone());
+    let at = |key: Key| {
+        let Some(text) = request.conditions.get(&key).and_then(|values| values.last()) else { return Ok(None) };
+        date::parse_past(text, now, &zone).map(Some).map_err(|_| {
+            let place = date::wrong_in_past(text);
+            session.plain_error(format_args!("Invalid time specification (pos={place}): {text}"))
+        })
+    };
+    let (since, until) = (at(Key::Start)?, at(Key::End)?);
+    let answer = session.service()?.ask(&AccountsRequest::Transactions { since, until });
+    match answer {
+        Ok(AccountsReply::Transactions(all)) => Ok(all),
+        Ok(_) => Err(session.failed(&ClusterError::Unexpected("accounts").into(), "")),
+        Err(error) => Err(session.failed(&error, "")),
+    }
+}
+
+fn problem_table(session: &mut Session, request: &Request) -> Result<i32, i32> {
+    let columns = problems::columns(request.format.as_deref()).map_err(|name| unknown_field(session, &name))?;
+    let (entities, _) = session.entities("")?;
+    let found = problems::problems(&entities, request, &|user| User::by_name(user).is_some());
+    Ok(table(session, &columns, &found, |shown, problem| shown(problem).to_owned()))
+}
+
+/// Is the caller an operator, by what the service says of him?
+pub(super) fn caller_is_operator(session: &mut Session) -> Result<bool, i32> {
+    let (entities, _) = session.entities("")?;
+    Ok(is_operator(session.service()?.cluster(), &entities))
+}

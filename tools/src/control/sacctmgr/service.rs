@@ -1,0 +1,142 @@
+//! `sacctmgr ping` and `sacctmgr show configuration`.
+
+use super::Session;
+use crate::query::choices;
+use garrick_accounts::messages::{AccountsReply, AccountsRequest};
+use garrick_asking::{
+    accounting::AccountsError,
+    cluster::{Cluster, ClusterError},
+    contact::Contact,
+};
+use garrick_model::{
+    messages::command::{CommandReply, CommandRequest},
+    time::Timestamp,
+};
+use garrick_render::{clock::Clock, json, sacctmgr::document};
+use std::{
+    io::{self, Write},
+    time::Instant,
+};
+
+/// Is the service there?
+pub(super) fn ping(session: &mut Session, rest: &[String]) -> i32 {
+    if !rest.is_empty() {
+        // Slurm goes on.
+        session.plain_error("too many arguments for ping keyword");
+    }
+    let asked = Instant::now();
+    let answer =
+        session.service().map(|service| (service.cluster().name().to_owned(), service.ask(&AccountsRequest::Ping)));
+    let (cluster, host, is_up) = match answer {
+        Err(code) => return code,
+        Ok((cluster, Ok(AccountsReply::Here { host, .. }))) => (cluster, host, true),
+        Ok((cluster, _)) => (cluster, configured_host(), false),
+    };
+    let code = i32::from(!is_up);
+    if let Some(form) = session.manner.form {
+        let latency_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let document = document::ping(json::Ping { host, is_up, latency_us }, &choices::meta(&cluster, form));
+        return session.print(|out| form.write(out, document));
+    }
+    let word = if is_up { "UP" } else { "DOWN" };
+    session.print(|out| writeln!(out, "slurmdbd(primary) at {host} is {word}")).max(code)
+}
+
+/// The host of the service, as configured: that of the controller.
+fn configured_host() -> String {
+    let cluster = Cluster::find(None).ok();
+    let name = cluster.and_then(|c| c.config().controllers.first().map(|host| host.name.clone()));
+    name.unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// Keys of `slurm.conf` that are about accounting, as Slurm shows them.
+const OF_CLUSTER: [&str; 15] = [
+    "AccountingStorageBackupHost",
+    "AccountingStorageHost",
+    "AccountingStorageParameters",
+    "AccountingStoragePass",
+    "AccountingStoragePort",
+    "AccountingStorageType",
+    "AuthType",
+    "MessageTimeout",
+    "PluginDir",
+    "PrivateData",
+    "SlurmUser",
+    "SLURM_CONF",
+    "SLURM_VERSION",
+    "TCPTimeout",
+    "TrackWCKey",
+];
+
+/// `sacctmgr show configuration`. The error is an exit code.
+pub(super) fn configuration(session: &mut Session) -> Result<i32, i32> {
+    if session.manner.form.is_some() {
+        return Err(session.not_supported("a document of the configuration"));
+    }
+    let of_service = match session.service()?.ask(&AccountsRequest::Config) {
+        Ok(AccountsReply::Config(pairs)) => pairs,
+        Ok(_) => return Err(session.failed(&ClusterError::Unexpected("accounts").into(), "")),
+        Err(error) => return Err(session.failed(&error, "")),
+    };
+    let of_cluster =
+        Contact::open(&session.console).and_then(|mut cluster| match cluster.ask(&CommandRequest::ShowConfig)? {
+            CommandReply::Config { pairs, .. } => Ok(pairs),
+            other => Err(cluster.unexpected(&other)),
+        });
+    let of_cluster = of_cluster.map_err(|error| session.failed(&AccountsError::Cluster(error), ""))?;
+    Ok(session.print(|out| write(out, &of_cluster, &of_service, &Clock::system())))
+}
+
+type Pairs = [(String, String)];
+
+fn write(out: &mut dyn Write, of_cluster: &Pairs, of_service: &Pairs, clock: &Clock) -> io::Result<()> {
+    writeln!(out, "Configuration data as of {}", Timestamp::text(clock.now, &clock.zone))?;
+    for key in OF_CLUSTER {
+        let Some((_, value)) = of_cluster.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)) else { continue };
+        match key {
+            // So in Slurm.
+            "AccountingStorageBackupHost" => writeln!(out, "{key}  = {value}")?,
+            "SlurmUser" => line(out, "SlurmUserId", value)?,
+            _ => line(out, key, value)?,
+        }
+    }
+    writeln!(out, "\nSlurmDBD configuration:")?;
+    of_service.iter().try_for_each(|(key, value)| line(out, key, value))
+}
+
+fn line(out: &mut dyn Write, key: &str, value: &str) -> io::Result<()> {
+    writeln!(out, "{key:<22} = {value}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use jiff::tz::TimeZone;
+
+    /// Lines as sacctmgr of Slurm 26.05.3 set them.
+    #[test]
+    fn both_configurations_are_shown() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let of_cluster = [
+            pair("AccountingStorageBackupHost", "(null)"),
+            pair("AccountingStorageHost", "head"),
+            pair("AccountingStorageParameters", "(null)"),
+            pair("AuthType", "auth/munge"),
+            pair("BatchStartTimeout", "10 sec"),
+            pair("SlurmUser", "slurm(3000)"),
+        ];
+        let clock = Clock { zone: TimeZone::UTC, now: Timestamp::from_secs(1_795_423_188), format: None };
+        let mut out = Vec::new();
+        write(&mut out, &of_cluster, &[pair("DbdHost", "head")], &clock).unwrap();
+        let expected = "Configuration data as of 2026-11-23T08:39:48\n\
+            AccountingStorageBackupHost  = (null)\n\
+            AccountingStorageHost  = head\n\
+            AccountingStorageParameters = (null)\n\
+            AuthType               = auth/munge\n\
+            SlurmUserId            = slurm(3000)\n\n\
+            SlurmDBD configuration:\n\
+            DbdHost                = head\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}

@@ -1,0 +1,63 @@
+//! The commands of `sacctmgr`, for finding the one that is meant, for help, man page and completion.
+
+use crate::query::arguments::{Word, unsupported_word, word};
+
+const SHOW: &str = "What there is";
+const CHANGE: &str = "Changes";
+const SERVICE: &str = "The service";
+const PROMPT: &str = "How things are shown, and the prompt";
+
+/// Every command.
+pub const WORDS: &[Word] = &[
+    word(SHOW, "list", "ENTITY [CONDITION...]", "show accounts, users, associations, clusters, QOS, TRES and more"),
+    word(SHOW, "show", "ENTITY [CONDITION...]", "the same"),
+    word(SHOW, "dump", "CLUSTER [file=FILE]", "write accounts, users and QOS of a cluster to a file"),
+    unsupported_word(CHANGE, "add", "ENTITY SPEC...", "add an entity"),
+    unsupported_word(CHANGE, "create", "ENTITY SPEC...", "the same"),
+    unsupported_word(CHANGE, "modify", "ENTITY where SPEC... set SPEC...", "change entities"),
+    unsupported_word(CHANGE, "delete", "ENTITY where SPEC...", "delete entities"),
+    unsupported_word(CHANGE, "remove", "ENTITY where SPEC...", "the same"),
+    unsupported_word(CHANGE, "load", "FILE", "add what a file of dump has"),
+    unsupported_word(CHANGE, "archive", "dump|load SPEC...", "write old records to files, or read them back"),
+    word(SERVICE, "ping", "", "ask whether the service of accounting answers"),
+    unsupported_word(SERVICE, "reconfigure", "", "make the service read slurmdbd.conf again"),
+    unsupported_word(SERVICE, "shutdown", "", "end the service"),
+    unsupported_word(SERVICE, "clear", "stats", "begin to count anew"),
+    word(PROMPT, "associations", "", "show associations with accounts and users"),
+    word(PROMPT, "quiet", "", "print only errors"),
+    word(PROMPT, "verbose", "", "print more messages"),
+    word(PROMPT, "readonly", "", "change nothing from here on"),
+    word(PROMPT, "help", "", "show this help"),
+    word(PROMPT, "version", "", "show the version"),
+    word(PROMPT, "exit", "", "leave the prompt"),
+    word(PROMPT, "quit", "", "leave the prompt"),
+    word(PROMPT, "!!", "", "run the last command again"),
+];
+
+/// The command that is meant: three letters of its name will do (seen in Slurm 26.05.3).
+pub fn find(typed: &str) -> Option<&'static Word> {
+    const LETTERS: usize = 3;
+    let is = |word: &&Word| word.name.eq_ignore_ascii_case(typed);
+    let begins = |word: &&Word| {
+        typed.len() >= LETTERS && word.name.get(..typed.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(typed))
+    };
+    WORDS.iter().find(is).or_else(|| WORDS.iter().find(begins))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As sacctmgr of Slurm 26.05.3 took them.
+    #[test]
+    fn three_letters_are_enough() {
+        let found = |typed| find(typed).map(|word| word.name);
+        for (typed, name) in [("lis", "list"), ("sho", "show"), ("LIST", "list"), ("version", "version"), ("!!", "!!")]
+        {
+            assert_eq!(found(typed), Some(name), "{typed}");
+        }
+        for typed in ["li", "l", "s", "bogus", ""] {
+            assert_eq!(found(typed), None, "{typed}");
+        }
+    }
+}
