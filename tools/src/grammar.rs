@@ -2,7 +2,7 @@
 //! no daemon is asked. For fuzzing.
 
 use crate::{
-    control::{scancel, scontrol, stail, strigger},
+    control::{sacctmgr, scancel, scontrol, stail, strigger},
     graph::{self, plan::Plan},
     options::{
         getopt::Parsed,
@@ -36,7 +36,7 @@ use jiff::tz::TimeZone;
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// The commands that [`read_words`] knows.
-pub const COMMANDS: [&str; 19] = [
+pub const COMMANDS: [&str; 20] = [
     "sbatch",
     "salloc",
     "srun",
@@ -56,6 +56,7 @@ pub const COMMANDS: [&str; 19] = [
     "update",
     "reservation",
     "cat",
+    "sacctmgr",
 ];
 
 /// When dates without a year are read.
@@ -149,6 +150,9 @@ pub fn read_words(command: &str, words: &[OsString]) -> bool {
         "cat" => taken_apart(&cat::TABLE, words).is_some_and(|arguments| cat::request(&arguments).is_ok()),
         "scontrol" => taken_apart(&scontrol::TABLE, words)
             .is_some_and(|arguments| arguments.words().iter().all(|word| stail::prefix(word).is_some())),
+        "sacctmgr" => {
+            taken_apart(&sacctmgr::TABLE, words).is_some_and(|arguments| sacctmgr::is_readable(&arguments.words()))
+        }
         "update" => scontrol::update::parse(&texts(), NOW, &TimeZone::UTC).is_ok(),
         "reservation" => scontrol::reservations::read(&texts(), NOW, &TimeZone::UTC).is_ok(),
         _ => false,

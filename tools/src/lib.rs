@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`options`], `submit` | `sbatch`, `salloc`, `srun`, `swait`, `sattach`, `sbcast`, `sgather`, `scrontab` |
 //! | `query` | `squeue`, `sinfo`, `sprio`, `sdiag`, `sstat`, `sacct`, `seff` |
-//! | `control` | `scancel`, `scontrol`, `strigger`, `stail` |
+//! | `control` | `scancel`, `scontrol`, `sacctmgr`, `strigger`, `stail` |
 //! | `graph`, `step_lists` | graphs and lists of steps |
 //! | `executable` | which files are programs, and where they are in `PATH` |
 //! | `batch_script` | finding and checking a batch script |
@@ -49,7 +49,7 @@ use std::{
 type Command = fn(Vec<OsString>) -> i32;
 
 /// Every command.
-const COMMANDS: [(&str, Command); 20] = [
+const COMMANDS: [(&str, Command); 21] = [
     ("sbatch", submit::sbatch::main),
     ("srun", submit::srun::main),
     ("sattach", submit::attach::main),
@@ -61,6 +61,7 @@ const COMMANDS: [(&str, Command); 20] = [
     ("sstat", query::sstat::main),
     ("sacct", query::sacct::main),
     ("seff", query::sacct::used::seff),
+    ("sacctmgr", control::sacctmgr::main),
     ("scancel", control::scancel::main),
     ("scontrol", control::scontrol::main),
     ("strigger", control::strigger::main),

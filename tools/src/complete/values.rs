@@ -7,7 +7,7 @@ use crate::{
     options::table::{Arg, OptionDef},
 };
 use garrick_model::{mail, signal};
-use garrick_render::{node_state, sacct, sinfo, squeue, words};
+use garrick_render::{node_state, sacct, sacctmgr::kind, sinfo, squeue, words};
 
 /// Names of what a cluster has.
 pub trait Names {
@@ -170,6 +170,7 @@ pub fn of_operand(command: &Command, operands: &[&str]) -> Option<Value> {
         ("srun" | "salloc", _) => Some(Value::File),
         ("scancel" | "sattach" | "swait", _) => Some(Value::Job),
         ("scontrol", [word, rest @ ..]) => of_scontrol(word, rest),
+        ("sacctmgr", ["list" | "show"]) => some_of(kind::Kind::words()),
         ("seff" | "garrick why" | "garrick steps" | "garrick efficiency", _) => Some(Value::Job),
         ("garrick check" | "garrick cat" | "garrick graph" | "garrick init", _) => Some(Value::File),
         ("garrick", ["completion"]) => one_of(["bash", "zsh", "fish"]),

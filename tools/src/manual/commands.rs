@@ -1,7 +1,7 @@
 //! Every command with all that its help says, from the tables that it reads its arguments by.
 
 use crate::{
-    control::{scancel, scontrol, stail, strigger},
+    control::{sacctmgr, scancel, scontrol, stail, strigger},
     graph, journal,
     options::{
         arguments::{Table, Word},
@@ -45,7 +45,7 @@ const fn with(table: &'static Table, variables: &'static [inputs::Input]) -> Com
 }
 
 /// Every command that is installed.
-pub static COMMANDS: [Command; 20] = [
+pub static COMMANDS: [Command; 21] = [
     submit(table::Command::Sbatch),
     submit(table::Command::Salloc),
     submit(table::Command::Srun),
@@ -61,6 +61,7 @@ pub static COMMANDS: [Command; 20] = [
     with(&sacct::options::TABLE, inputs::SACCT),
     own(&sacct::used::SEFF),
     own(&sdiag::TABLE),
+    own(&sacctmgr::TABLE),
     with(&scancel::TABLE, inputs::SCANCEL),
     with(&scontrol::TABLE, inputs::SCONTROL),
     own(&strigger::TABLE),

@@ -88,8 +88,9 @@ pub fn prefix_of_built(built: &Path) -> io::Result<PathBuf> {
 }
 
 /// What `garrick install` installs: folder, name, program.
-const GARRICK: [(&str, &str, &str); 20] = [
+const GARRICK: [(&str, &str, &str); 21] = [
     ("bin", "sacct", "garrick"),
+    ("bin", "sacctmgr", "garrick"),
     ("bin", "salloc", "garrick"),
     ("bin", "sattach", "garrick"),
     ("bin", "sbatch", "garrick"),
