@@ -9,6 +9,7 @@
 //! | [`tres`] | amounts of what jobs ask for and have |
 //! | [`change`] | changes of accounts, users, associations and QOS (`sacctmgr`) |
 //! | [`filter`] | which rows a question is about |
+//! | [`usage`] | what was used in a window of time (`sreport`) |
 //! | [`parts`] | entities on their way |
 //! | [`visible`] | what a user may see of accounts, users and associations |
 //! | [`messages`] | between controller, service and commands |
@@ -21,4 +22,5 @@ pub mod parts;
 pub mod row;
 pub mod step;
 pub mod tres;
+pub mod usage;
 pub mod visible;

@@ -14,6 +14,7 @@ use crate::{
     parts::EntitiesPart,
     row::JobRow,
     step::StepRecord,
+    usage::{UsageKey, UsageQuestion, UsageRow},
 };
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
 use garrick_model::{
@@ -131,6 +132,13 @@ pub enum AccountsRequest {
         /// Until then.
         until: Option<Timestamp>,
     },
+    /// What was used in a window of time, by whom. Answered by [`AccountsReply::Usage`].
+    Usage {
+        /// What.
+        question: Box<UsageQuestion>,
+        /// The last line of the last answer.
+        after: Option<Box<UsageKey>>,
+    },
     /// Batch script of a run (`AccountingStoreFlags=job_script`). Answered by [`AccountsReply::Text`].
     Script(Sluid),
     /// Environment of a run (`AccountingStoreFlags=job_env`). Answered by [`AccountsReply::Text`].
@@ -192,6 +200,15 @@ pub enum AccountsReply {
     },
     /// It was not changed.
     NotChanged(ChangeRefusal),
+    /// What was used.
+    Usage {
+        /// Lines, ordered by whose it is; at most some thousand.
+        rows: Vec<UsageRow>,
+        /// There is more.
+        more: bool,
+        /// When it was answered, by the service's clock. The next part is asked for with an end that is not later.
+        at: Timestamp,
+    },
     /// Transactions.
     Transactions(Vec<Transaction>),
     /// A script or an environment; `None`: nothing is kept of that run.

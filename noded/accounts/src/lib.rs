@@ -7,6 +7,7 @@
 //! | [`entities`] | accounts, users, associations and QOS, and changes of them |
 //! | [`texts`] | scripts and environments |
 //! | [`purge`] | what is old is deleted, and archived before |
+//! | [`usage`] | what was used in a window of time |
 //! | [`pages`] | questions to the database, answered in pages of bounded size |
 
 pub mod entities;
@@ -14,6 +15,7 @@ pub mod pages;
 pub mod purge;
 pub mod store;
 pub mod texts;
+pub mod usage;
 
 #[cfg(test)]
 mod testing;

@@ -5,12 +5,15 @@ use garrick_accountant::{
     pages::{Cursor, Page, Question},
     store::{Followed, Store, StoreError},
     texts::Text,
+    usage::{Part, UsageError},
 };
 use garrick_accounts::{
     change::{Actor, Change},
     filter::JobFilter,
     messages::{AccountsRefusal, AccountsReply, AccountsRequest, Feed, Kept, PageEnd},
-    parts, visible,
+    parts,
+    usage::{UsageKey, UsageQuestion},
+    visible,
 };
 use garrick_daemon::links::{caller_of, traced};
 use garrick_frame::LinkKind;
@@ -251,6 +254,10 @@ impl World {
             AccountsRequest::Entities => AccountsReply::Refused(AccountsRefusal::Busy),
             AccountsRequest::Script(run) => self.text(run, Text::Script, caller).await,
             AccountsRequest::Environment(run) => self.text(run, Text::Environment, caller).await,
+            AccountsRequest::Usage { question, .. } if !question.such.is_sound() => AccountsReply::Refused(
+                AccountsRefusal::Invalid("a list of the question is too long, or means nothing".to_owned()),
+            ),
+            AccountsRequest::Usage { question, after } => self.usage(&question, after.as_deref(), caller).await,
         }
     }
 
@@ -333,6 +340,23 @@ impl World {
         match self.store.page(Question { filter, steps, after, only }, cursor).await {
             Ok(Page { jobs, next }) => AccountsReply::Jobs { jobs, next, at: Timestamp::now() },
             Err(e) => failed(e),
+        }
+    }
+
+    /// What was used: with `PrivateData=usage`, ordinary users are told their own.
+    async fn usage(&self, question: &UsageQuestion, after: Option<&UsageKey>, caller: &Caller) -> AccountsReply {
+        let Ok(_turn) = self.turns.acquire().await else {
+            return AccountsReply::Refused(AccountsRefusal::Busy);
+        };
+        let private = self.settings.private.has(PrivateKind::Usage) && !self.is_believed(caller.uid);
+        let at = Timestamp::now();
+        match self.store.usage(question, after, private.then_some(caller.uid), at).await {
+            Ok(Part { rows, more }) => AccountsReply::Usage { rows, more, at },
+            Err(e @ UsageError::TooMany) => AccountsReply::Refused(AccountsRefusal::Invalid(e.to_string())),
+            Err(e) => {
+                tracing::error!(error = %e, "a question about usage");
+                AccountsReply::Refused(AccountsRefusal::Failed(e.to_string()))
+            }
         }
     }
 

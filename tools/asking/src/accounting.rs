@@ -8,6 +8,7 @@ use garrick_accounts::{
     filter::JobFilter,
     messages::{AccountsRefusal, AccountsReply, AccountsRequest, JobWithSteps},
     parts::Gathered,
+    usage::{UsageQuestion, UsageRow},
 };
 use garrick_frame::DoorClient;
 use garrick_model::{entities::Entities, time::Timestamp};
@@ -115,6 +116,29 @@ impl Accounts {
                 return Ok(entities);
             }
             reply = self.answer()?;
+        }
+    }
+
+    /// What was used, and until when.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn usage(&mut self, question: &UsageQuestion) -> Result<(Vec<UsageRow>, Timestamp), AccountsError> {
+        let mut question = question.clone();
+        let mut all: Vec<UsageRow> = Vec::new();
+        loop {
+            let after = all.last().map(|last| Box::new(last.key.clone()));
+            let request = AccountsRequest::Usage { question: Box::new(question.clone()), after };
+            let AccountsReply::Usage { rows, more, at } = self.ask(&request)? else {
+                return Err(ClusterError::Unexpected("accounts").into());
+            };
+            // Jobs that run go on while it is told: all parts are of the same moment.
+            question.end = question.end.min(at);
+            let goes_on = more && !rows.is_empty();
+            all.extend(rows);
+            if !goes_on {
+                return Ok((all, question.end));
+            }
         }
     }
 

@@ -1,0 +1,230 @@
+//! What was used in a window of time, summed up from the rows of jobs when it is asked for. Rows are read one after the other, and
+//! only the sums are kept: memory is bounded by the number of accounts, users, WCKeys and QOS that differ.
+
+use crate::store::{Store, StoreError};
+use garrick_accounts::{
+    filter::JobFilter,
+    row::JobRow,
+    tres::{CPU, Tres},
+    usage::{Ran, UsageKey, UsageQuestion, UsageRow, UsageSum},
+};
+use garrick_model::time::Timestamp;
+use serde::Deserialize;
+use sqlx::{QueryBuilder, Row as _, Sqlite, SqliteConnection};
+use std::collections::BTreeMap;
+
+/// Most sums of one question. With more, memory would not be bounded by anything that a site means.
+pub const MOST_SUMS: usize = 500_000;
+/// Sums in one answer: some hundred KiB.
+const IN_ANSWER: usize = 2_000;
+/// Rows that are read at a time.
+const CHUNK: i64 = 1_000;
+
+/// A part of an answer.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Sums, by whose they are.
+    pub rows: Vec<UsageRow>,
+    /// There is more.
+    pub more: bool,
+}
+
+/// A question that is not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum UsageError {
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is too much to tell apart.
+    #[error("more than {MOST_SUMS} sums are asked for: ask for a shorter time, or for fewer accounts")]
+    TooMany,
+}
+
+impl From<sqlx::Error> for UsageError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// The fields of a row's body that count. Reading only these takes a fraction of the time.
+#[derive(Deserialize)]
+struct Counted {
+    user: String,
+    #[serde(default)]
+    account: Option<String>,
+    #[serde(default)]
+    wckey: Option<String>,
+    #[serde(default)]
+    qos: Option<String>,
+    #[serde(default)]
+    allocated: Tres,
+    #[serde(default)]
+    suspended_ms: u64,
+    #[serde(default)]
+    suspended_since: Option<Timestamp>,
+}
+
+/// End (`None`: it has none yet), time since which it is there, job and run: rows are read on behind them.
+type Place = (Option<i64>, i64, i64, i64);
+
+impl Store {
+    /// Sums up what was used, and gives the part of the answer behind that line.
+    ///
+    /// # Errors
+    /// The database failed, or there is too much to tell apart.
+    pub async fn usage(
+        &self,
+        question: &UsageQuestion,
+        after: Option<&UsageKey>,
+        only: Option<u32>,
+        now: Timestamp,
+    ) -> Result<Part, UsageError> {
+        let sums = self.sums(question, only, now).await?;
+        let behind = sums.into_iter().filter(|(key, _)| after.is_none_or(|after| key > after));
+        let mut rows: Vec<UsageRow> = behind.take(IN_ANSWER + 1).map(|(key, sum)| UsageRow { key, sum }).collect();
+        let more = rows.len() > IN_ANSWER;
+        rows.truncate(IN_ANSWER);
+        Ok(Part { rows, more })
+    }
+
+    async fn sums(
+        &self,
+        question: &UsageQuestion,
+        only: Option<u32>,
+        now: Timestamp,
+    ) -> Result<BTreeMap<UsageKey, UsageSum>, UsageError> {
+        // Of one moment: a job that ends meanwhile counts once.
+        let mut tx = self.readers.begin().await?;
+        let clusters = sqlx::query("SELECT id, name FROM clusters").fetch_all(&mut *tx).await?;
+        let mut sums = Sums { question, only, now, sums: BTreeMap::new() };
+        for cluster in &clusters {
+            let (id, name): (i64, String) = (cluster.try_get(0)?, cluster.try_get(1)?);
+            if question.such.clusters.is_empty() || question.such.clusters.contains(&name) {
+                sums.read(&mut tx, (id, &name), Which::Live).await?;
+                sums.read(&mut tx, (id, &name), Which::Over).await?;
+            }
+        }
+        Ok(sums.sums)
+    }
+}
+
+/// Rows with an end, or those without: an index finds the ones and the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Live,
+    Over,
+}
+
+struct Sums<'q> {
+    question: &'q UsageQuestion,
+    only: Option<u32>,
+    now: Timestamp,
+    sums: BTreeMap<UsageKey, UsageSum>,
+}
+
+impl Sums<'_> {
+    /// Adds what was used on one cluster.
+    async fn read(
+        &mut self,
+        tx: &mut SqliteConnection,
+        (id, name): (i64, &str),
+        which: Which,
+    ) -> Result<(), UsageError> {
+        let mut place: Option<Place> = None;
+        loop {
+            let rows = self.statement(id, which, place).build().fetch_all(&mut *tx).await?;
+            for row in &rows {
+                let over: Option<i64> = row.try_get(0)?;
+                let (job, start): (i64, Option<i64>) = (row.try_get(2)?, row.try_get(4)?);
+                place = Some((over, row.try_get(1)?, job, row.try_get(3)?));
+                let body: Vec<u8> = row.try_get(5)?;
+                if let Some(start) = start {
+                    self.add((name, job), (Timestamp(start), over.map(Timestamp)), &body);
+                }
+            }
+            if self.sums.len() > MOST_SUMS {
+                return Err(UsageError::TooMany);
+            }
+            if rows.len() < usize::try_from(CHUNK).unwrap_or(usize::MAX) {
+                return Ok(());
+            }
+            // Others are served in between.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The next rows that were there in the window, as the index has them in order.
+    fn statement(&self, cluster: i64, which: Which, place: Option<Place>) -> QueryBuilder<Sqlite> {
+        let mut sql =
+            QueryBuilder::new("SELECT end_ms, since_ms, job, sluid, start_ms, body FROM jobs WHERE cluster = ");
+        sql.push_bind(cluster);
+        match which {
+            Which::Live => sql.push(" AND end_ms IS NULL"),
+            Which::Over => sql.push(" AND end_ms >= ").push_bind(self.question.start.0),
+        };
+        sql.push(" AND since_ms < ").push_bind(self.question.end.0);
+        if let Some(uid) = self.only {
+            sql.push(" AND uid = ").push_bind(i64::from(uid));
+        }
+        if let Some((end, since, job, sluid)) = place {
+            let columns = if end.is_some() { "(end_ms, since_ms, job, sluid)" } else { "(since_ms, job, sluid)" };
+            sql.push(format_args!(" AND {columns} > ("));
+            let mut values = sql.separated(", ");
+            end.into_iter().chain([since, job, sluid]).for_each(|value| {
+                values.push_bind(value);
+            });
+            sql.push(")");
+        }
+        sql.push(" ORDER BY end_ms, since_ms, job, sluid LIMIT ").push_bind(CHUNK);
+        sql
+    }
+
+    /// Adds a run.
+    fn add(&mut self, (cluster, job): (&str, i64), (start, over): (Timestamp, Option<Timestamp>), body: &[u8]) {
+        let unreadable = |error: rmp_serde::decode::Error| tracing::error!(job, %error, "a row is passed over");
+        if let Some(such) = beyond_window(&self.question.such) {
+            match rmp_serde::from_slice::<JobRow>(body) {
+                Ok(row) if such.takes(&row) => {}
+                Ok(_) => return,
+                Err(error) => return unreadable(error),
+            }
+        }
+        let counted = match rmp_serde::from_slice::<Counted>(body) {
+            Ok(counted) => counted,
+            Err(error) => return unreadable(error),
+        };
+        let end = over.unwrap_or(self.now).max(start);
+        let since = counted.suspended_since.map_or(0, |since| u64::try_from(end.0 - since.0).unwrap_or(0));
+        let ran = Ran { start, end, suspended_ms: counted.suspended_ms.saturating_add(since) };
+        if !ran.meets(self.question.start, self.question.end) {
+            return;
+        }
+        let key = UsageKey {
+            cluster: cluster.to_owned(),
+            account: counted.account,
+            user: counted.user,
+            wckey: counted.wckey,
+            qos: counted.qos,
+            cpus: if self.question.by_size { counted.allocated.count(CPU) } else { 0 },
+        };
+        let secs = ran.secs_in(self.question.start, self.question.end);
+        self.sums.entry(key).or_default().add(&counted.allocated, secs);
+    }
+}
+
+/// What may be asked of a job beyond the window.
+fn beyond_window(such: &JobFilter) -> Option<JobFilter> {
+    let such = JobFilter {
+        clusters: Vec::new(),
+        states: Vec::new(),
+        start: None,
+        end: None,
+        duplicates: false,
+        ..such.clone()
+    };
+    (such != JobFilter::default()).then_some(such)
+}
+
+#[cfg(test)]
+#[path = "usage_test.rs"]
+mod tests;

@@ -1,0 +1,210 @@
+//! Sums of the store against a straightforward recomputation.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use garrick_accounts::messages::LogId;
+use garrick_events::testing::record;
+use garrick_model::{ids::Sluid, spec::JobSpec};
+use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+};
+
+fn with_folder<F: Future<Output = ()>>(name: &str, test: impl FnOnce(PathBuf) -> F) {
+    let folder = std::env::temp_dir().join(format!("garrick-usage-{}-{name}", std::process::id()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(test(folder.join("accounting/jobs.db")));
+    drop(runtime);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Numbers that look random, the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    fn time(&mut self, bound: u64) -> Timestamp {
+        Timestamp(i64::try_from(self.below(bound)).unwrap() * 7)
+    }
+}
+
+const ACCOUNTS: [Option<&str>; 3] = [None, Some("physics"), Some("chem")];
+
+/// A run that waits, runs or is over, and may have been suspended.
+fn row(id: u32, cluster: &str, dice: &mut Dice) -> JobRow {
+    let mut row = JobRow::of(cluster, &record(id, JobSpec::default()));
+    row.sluid = Sluid(id.into());
+    row.account = ACCOUNTS[usize::try_from(dice.below(3)).unwrap()].map(str::to_owned);
+    row.uid = u32::try_from(dice.below(3)).unwrap();
+    row.user = format!("u{}", row.uid);
+    row.wckey = (dice.below(2) == 0).then(|| "key".to_owned());
+    row.allocated =
+        [(CPU, 1 + dice.below(8)), ("mem", dice.below(1000)), ("gres/gpu", dice.below(2))].into_iter().collect();
+    row.submit = dice.time(300_000);
+    row.eligible = Some(row.submit);
+    if dice.below(8) > 0 {
+        let start = Timestamp(row.submit.0 + dice.time(100_000).0);
+        row.start = Some(start);
+        let length = dice.time(200_000).0;
+        row.end = (dice.below(5) > 0).then(|| Timestamp(start.0 + length));
+        row.suspended_ms = if dice.below(3) == 0 { u64::try_from(length).unwrap() / 3 } else { 0 };
+        row.suspended_since = (row.end.is_none() && dice.below(3) == 0).then(|| Timestamp(start.0 + length));
+    }
+    row
+}
+
+async fn fill(path: &Path, store: &Store, rows: &[JobRow]) {
+    for (number, cluster) in ["a", "b"].into_iter().enumerate() {
+        store.follow(cluster, LogId(number as u64, 1)).await.unwrap();
+    }
+    let mut connection = SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(path)).await.unwrap();
+    for row in rows {
+        sqlx::query(
+            "INSERT INTO jobs (cluster, job, sluid, uid, gid, state, since_ms, start_ms, end_ms, cpus, nodes, form, body) \
+             SELECT id, ?, ?, ?, 0, 'X', ?, ?, ?, 1, 1, 1, ? FROM clusters WHERE name = ?",
+        )
+        .bind(i64::from(row.job.0))
+        .bind(row.sluid.0.cast_signed())
+        .bind(i64::from(row.uid))
+        .bind(row.eligible.unwrap_or(row.submit).0)
+        .bind(row.start.map(|at| at.0))
+        .bind(row.end.map(|at| at.0))
+        .bind(rmp_serde::to_vec_named(row).unwrap())
+        .bind(&row.cluster)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    }
+}
+
+/// Second by second would take too long: seconds from the start that are in the window, with suspended time taken out evenly.
+fn straightforward(rows: &[JobRow], question: &UsageQuestion, now: Timestamp) -> BTreeMap<UsageKey, UsageSum> {
+    let mut sums: BTreeMap<UsageKey, UsageSum> = BTreeMap::new();
+    for row in rows {
+        let Some(start) = row.start else { continue };
+        let end = row.end.unwrap_or(now).max(start);
+        let there = start < question.end && (end > question.start || (end == start && start >= question.start));
+        let clusters = &question.such.clusters;
+        let asked = clusters.is_empty() || clusters.contains(&row.cluster);
+        let accounts = &question.such.accounts;
+        let in_account = accounts.is_empty() || accounts.contains(&row.account.clone().unwrap_or_default());
+        if !there || !asked || !in_account {
+            continue;
+        }
+        let now_suspended = row.suspended_since.map_or(0, |since| (end.0 - since.0).max(0));
+        let whole = end.secs() - start.secs();
+        let counts = (whole * 1000 - i64::try_from(row.suspended_ms).unwrap() - now_suspended).max(0);
+        let until = |at: Timestamp| {
+            let passed = (at.min(end).secs() - start.secs()).clamp(0, whole);
+            if whole == 0 { 0 } else { i128::from(passed) * i128::from(counts) / i128::from(whole * 1000) }
+        };
+        let secs = u64::try_from(until(question.end) - until(question.start)).unwrap();
+        let key = UsageKey {
+            cluster: row.cluster.clone(),
+            account: row.account.clone(),
+            user: row.user.clone(),
+            wckey: row.wckey.clone(),
+            qos: row.qos.clone(),
+            cpus: if question.by_size { row.allocated.count(CPU) } else { 0 },
+        };
+        let sum = sums.entry(key).or_default();
+        sum.jobs += 1;
+        for (name, count) in row.allocated.iter() {
+            *sum.tres_secs.entry(name.to_owned()).or_default() += count * secs;
+        }
+    }
+    sums
+}
+
+#[test]
+fn sums_are_those_of_a_straightforward_recomputation() {
+    with_folder("sums", async |path| {
+        let store = Store::open(&path).await.unwrap();
+        let mut dice = Dice(7);
+        let rows: Vec<JobRow> = (1..3000).map(|id| row(id, if id % 3 == 0 { "b" } else { "a" }, &mut dice)).collect();
+        fill(&path, &store, &rows).await;
+        let now = Timestamp(3_000_000);
+        let mut seen = 0;
+        for round in 0..40 {
+            let (one, other) = (dice.time(500_000), dice.time(500_000));
+            let (start, end) = (one.min(other), one.max(other));
+            let mut such = JobFilter::default();
+            if round % 3 == 1 {
+                such.clusters = vec!["b".to_owned()];
+            }
+            if round % 4 == 1 {
+                such.accounts = vec!["chem".to_owned()];
+            }
+            let question = UsageQuestion { start, end, such, by_size: round % 2 == 0 };
+            let part = store.usage(&question, None, None, now).await.unwrap();
+            assert!(!part.more);
+            let sums: BTreeMap<_, _> = part.rows.into_iter().map(|row| (row.key, row.sum)).collect();
+            seen += sums.len();
+            assert_eq!(sums, straightforward(&rows, &question, now), "{question:?}");
+        }
+        assert!(seen > 100, "{seen}");
+    });
+}
+
+#[test]
+fn windows_that_follow_each_other_add_up() {
+    with_folder("windows", async |path| {
+        let store = Store::open(&path).await.unwrap();
+        let mut dice = Dice(99);
+        let rows: Vec<JobRow> = (1..500).map(|id| row(id, "a", &mut dice)).collect();
+        fill(&path, &store, &rows).await;
+        let now = Timestamp(4_000_000);
+        let total = async |start, end| {
+            let question = UsageQuestion { start: Timestamp(start), end: Timestamp(end), ..UsageQuestion::default() };
+            let part = store.usage(&question, None, None, now).await.unwrap();
+            part.rows.iter().map(|row| row.sum.of(CPU)).sum::<u64>()
+        };
+        let whole = total(0, 4_000_000).await;
+        let mut parts = 0;
+        for hour in 0..40 {
+            parts += total(hour * 100_000, (hour + 1) * 100_000).await;
+        }
+        assert_eq!(parts, whole);
+        assert!(whole > 0);
+    });
+}
+
+#[test]
+fn an_answer_comes_in_parts_and_may_be_of_one_user() {
+    with_folder("parts", async |path| {
+        let store = Store::open(&path).await.unwrap();
+        let mut dice = Dice(3);
+        let many = u32::try_from(IN_ANSWER).unwrap() + 500;
+        let rows: Vec<JobRow> = (1..=many)
+            .map(|id| {
+                let (start, end) = (Some(Timestamp(5000)), Some(Timestamp(9000)));
+                JobRow {
+                    user: format!("user{id}"),
+                    start,
+                    end,
+                    submit: Timestamp(0),
+                    eligible: None,
+                    ..row(id, "a", &mut dice)
+                }
+            })
+            .collect();
+        fill(&path, &store, &rows).await;
+        let question = UsageQuestion { end: Timestamp(10_000), ..UsageQuestion::default() };
+        let now = Timestamp(20_000);
+        let first = store.usage(&question, None, None, now).await.unwrap();
+        let last = &first.rows.last().unwrap().key;
+        let second = store.usage(&question, Some(last), None, now).await.unwrap();
+        assert_eq!((first.rows.len(), first.more, second.rows.len(), second.more), (IN_ANSWER, true, 500, false));
+        assert!(second.rows.iter().all(|row| row.key > *last));
+        let own = store.usage(&question, None, Some(1), now).await.unwrap();
+        assert_eq!(own.rows.len(), rows.iter().filter(|row| row.uid == 1).count());
+        assert!(!own.rows.is_empty());
+    });
+}
