@@ -7,6 +7,7 @@
 //! | [`squeue`], [`sinfo`], [`sprio`], [`sstat`] | the fields of these commands, and what is shown in each |
 //! | [`sacct`] | records of accounting |
 //! | [`sacctmgr`] | accounts, users, their associations and QOS |
+//! | [`sreport`] | what was used in a window of time |
 //! | [`sdiag`] | what the controller counted |
 //! | [`steps`] | what `garrick steps` shows, from the records of a run |
 //! | [`columns`] | fields as columns: formats (`-o`, `-O`), widths, headings |
@@ -32,6 +33,7 @@ pub mod sdiag;
 pub mod sinfo;
 pub mod sprio;
 pub mod squeue;
+pub mod sreport;
 pub mod sstat;
 pub mod step_lines;
 pub mod steps;

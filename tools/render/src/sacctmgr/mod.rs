@@ -22,4 +22,4 @@ pub mod problems;
 pub mod rows;
 
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;

@@ -92,7 +92,7 @@ fn tres() -> Vec<TresRecord> {
 }
 
 /// The entities of the cluster before they were dumped.
-pub(super) fn tree() -> Entities {
+pub(crate) fn tree() -> Entities {
     let account = |name: &str, description: &str, organization: &str| Account {
         name: name.to_owned(),
         description: description.to_owned(),
