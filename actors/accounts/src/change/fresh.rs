@@ -89,10 +89,19 @@ pub fn register_tres<'a>(entities: &mut Entities, names: impl IntoIterator<Item 
 
 /// A cluster with the association of its root account.
 pub(super) fn add_cluster(entities: &mut Entities, name: &str, now: Timestamp) {
-    let id = entities.clusters.get(name).map(|old| old.id);
-    let id = id.unwrap_or_else(|| entities.clusters.values().map(|c| c.id + 1).max().unwrap_or(0));
-    let cluster = Cluster { name: name.to_owned(), id, created: now, ..Cluster::default() };
-    entities.clusters.insert(name.to_owned(), cluster);
+    let next = || entities.clusters.values().map(|c| c.id.saturating_add(1)).max().unwrap_or(0);
+    // Where its controller is and what it has does not go with a cluster that is deleted and added again.
+    let cluster = match entities.clusters.get(name) {
+        Some(Cluster { id, control, nodes, tres, .. }) => Cluster {
+            id: *id,
+            control: control.clone(),
+            nodes: nodes.clone(),
+            tres: tres.clone(),
+            ..Cluster::default()
+        },
+        None => Cluster { id: next(), ..Cluster::default() },
+    };
+    entities.clusters.insert(name.to_owned(), Cluster { name: name.to_owned(), created: now, ..cluster });
     let root = Association {
         cluster: name.to_owned(),
         account: ROOT.to_owned(),

@@ -8,7 +8,9 @@
 //! | `service` | `ping`, `show configuration` |
 //! | `runaway` | `show runawayjobs` |
 //! | `dump` | `dump` |
+//! | `change` | `add`, `modify`, `delete` |
 
+mod change;
 mod dump;
 pub mod list;
 mod runaway;
@@ -73,6 +75,8 @@ pub struct Manner {
     pub form: Option<Form>,
     /// Associations with accounts and users.
     pub associations: bool,
+    /// Nothing is asked before a change.
+    pub immediate: bool,
     /// Nothing may be changed.
     pub readonly: bool,
 }
@@ -182,6 +186,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         setting: setting(&arguments),
         form,
         associations: arguments.has("associations"),
+        immediate: arguments.has("immediate"),
         readonly: arguments.has("readonly"),
     };
     let mut session = Session { console, manner, service: None };
@@ -268,12 +273,14 @@ fn run(session: &mut Session, words: &[String]) -> Next {
 }
 
 /// Commands that change something: add, create, modify, delete, remove, load, archive and those of the service.
-fn change(session: &Session, name: &str, _words: &[String]) -> i32 {
+fn change(session: &mut Session, name: &str, words: &[String]) -> i32 {
     if session.manner.readonly {
         return session.plain_error("Can't run this command in readonly mode.");
     }
-    // They are called from here.
-    session.not_supported(&format!("sacctmgr {name}"))
+    match change::Verb::of(name) {
+        Some(verb) => change::run(verb, words, session),
+        None => session.not_supported(&format!("sacctmgr {name}")),
+    }
 }
 
 fn set(session: &mut Session, change: fn(&mut Manner)) -> i32 {
