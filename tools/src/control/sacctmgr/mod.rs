@@ -8,7 +8,7 @@
 //! | `service` | `ping`, `show configuration` |
 //! | `runaway` | `show runawayjobs` |
 //! | `dump` | `dump` |
-//! | `change` | `add`, `modify`, `delete` |
+//! | `change` | `add`, `modify`, `delete`, `load` |
 
 mod change;
 mod dump;

@@ -152,3 +152,124 @@ fn answers_are_those_of_slurm() {
     assert!(commands > 200, "{commands}");
     assert!(wrong.is_empty(), "{wrong}");
 }
+
+/// Takes a load apart: numbers of microseconds are no one's.
+fn loaded(memory: &mut Memory, line: &str, file: &str) -> String {
+    memory.files = vec![("f.cfg".to_owned(), file.to_owned())];
+    let said = memory.run(line);
+    let without = said.lines().map(|line| line.split("usec=").next().unwrap().to_owned() + "\n");
+    without.collect()
+}
+
+/// As the recorded cluster was when it was dumped.
+fn dumped() -> Memory {
+    let mut memory = begin();
+    for line in [
+        "add qos high,long,low",
+        "add account chem fairshare=7 description='chemistry dept' organization=newsci",
+        "add account physics qos=high,long,low,normal description='physics dept' organization=science",
+        "add account astro,quantum parent=physics",
+        "add user alice account=physics,chem",
+        "add user bob account=astro,chem qos=high,normal",
+    ] {
+        let said = memory.run(&format!("sacctmgr -i {line}"));
+        assert!(said.ends_with("[exit 0]\n"), "{said}");
+    }
+    memory
+}
+
+const COPY: &str = "# a comment
+QOS - 'normal':Description='Normal QOS default'
+QOS - 'first':Description='first':Preempt='second':Priority=100
+QOS - 'second':Description='second'
+Cluster - 'copy':Classification='Capacity':Fairshare=1:QOS='normal'
+Parent - 'root'
+User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1
+Account - 'chem':Description='chemistry dept':Organization='newsci':Fairshare=7
+Account - 'physics':Description='physics dept':Organization='science':Fairshare=1:QOS='high,long,low,normal'
+Parent - 'chem'
+User - 'alice':DefaultAccount='physics':DefaultWCKey='proj1':WCKeys='proj1,proj2':Fairshare=1
+User - 'bob':DefaultAccount='astro':Fairshare=1:QOS='high,normal'
+Parent - 'physics'
+User - 'alice':DefaultAccount='physics':Fairshare=10
+Account - 'astro':Description='astro':Organization='physics':Fairshare=1
+Account - 'newacct':Description='loaded':Organization='o':Fairshare=4:GrpTRES=cpu=3
+Parent - 'astro'
+User - 'bob':Fairshare=1:QOS='high,normal'
+Parent - 'newacct'
+User - 'bob':Fairshare=2:MaxJobs=3
+";
+
+#[test]
+fn a_file_is_loaded_once() {
+    let mut memory = dumped();
+    let first = loaded(&mut memory, "printf 'y\\n' | sacctmgr load file=f.cfg", COPY);
+    for part in include_str!("expected/load.txt").split("...\n") {
+        assert!(first.contains(part), "{part}\n--- in ---\n{first}");
+    }
+    let of = |memory: &Memory, user: &str| memory.entities.default_account("copy", user).map(str::to_owned);
+    assert_eq!(of(&memory, "alice").as_deref(), Some("physics"));
+    assert_eq!(of(&memory, "bob").as_deref(), Some("astro"));
+    assert!(memory.entities.qos["first"].preempt.contains("second"));
+    let again = loaded(&mut memory, "sacctmgr load f.cfg", COPY);
+    assert_eq!(again, "For cluster copy\n Nothing new added.\n[exit 0]\n");
+    let other = COPY.replace("DefaultAccount='astro'", "DefaultAccount='newacct'");
+    let changed = loaded(&mut memory, "sacctmgr -i load f.cfg", &other);
+    let expected = "For cluster copy
+ Changed Default Account       for User    bob           astro -> newacct
+sacctmgr: Done adding cluster in \n[exit 0]\n";
+    assert_eq!(changed, expected);
+    assert_eq!(of(&memory, "bob").as_deref(), Some("newacct"));
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_told() {
+    let mut memory = dumped();
+    let mut said = |file: &str| loaded(&mut memory, "sacctmgr -i load file=f.cfg", file);
+    assert_eq!(
+        said("Cluster - copy\nParent - root\nBogus - x\n"),
+        " Misformatted line(3): Bogus - x\n\n Problem with requests: Unspecified error\nFor cluster copy\n[exit 1]\n"
+    );
+    assert_eq!(
+        said("Parent - root\nAccount - x1\n"),
+        " You need to specify a cluster name first with 'Cluster - $NAME' in your file\n Nothing new added.\n[exit 1]\n"
+    );
+    assert_eq!(
+        said("Cluster - copy\nParent - nosuch\nUser - bob\n"),
+        " line(2) You need to add this parent (nosuch) as a child before you can add children to it.\n\
+         For cluster copy\n Nothing new added.\n[exit 1]\n"
+    );
+    assert_eq!(
+        said("Cluster - copy\nParent - root\nAccount - x2:Bogus=3\n"),
+        " Unknown option: Bogus=3\n Problem with line(3)\n Problem with requests: Unspecified error\n\
+         For cluster copy\n[exit 1]\n"
+    );
+    let none = memory.run("sacctmgr load file=/nosuch");
+    assert!(none.starts_with(" Unable to read \"file=/nosuch\": "), "{none}");
+}
+
+#[test]
+fn clean_is_asked_about_and_begins_anew() {
+    let mut memory = dumped();
+    loaded(&mut memory, "sacctmgr -i load f.cfg", COPY);
+    let refused = loaded(&mut memory, "printf 'n\\n' | sacctmgr load file=f.cfg clean", COPY);
+    let expected = "You requested to flush the cluster before adding it again.
+It is advised to not have your slurmctld running while doing this operation.
+If you have jobs running on this cluster this operation will abort.
+Are you sure you want to continue? (You have 30 seconds to decide)
+(N/y): \nAborted\n Nothing new added.\n[exit 0]\n";
+    assert_eq!(refused, expected);
+    let less = "Cluster - copy\nParent - root\nAccount - chem:Fairshare=2\n";
+    memory.typed.clear();
+    let said = loaded(&mut memory, "printf 'yy' | sacctmgr load f.cfg clean", less);
+    assert!(said.ends_with("[exit 0]\n"), "{said}");
+    let left: Vec<&str> = memory.entities.living("copy").map(|a| a.account.as_str()).collect();
+    assert_eq!(left.len(), 3, "{left:?}");
+}
+
+#[test]
+fn who_may_not_load_is_told_before_he_is_asked() {
+    let mut memory = dumped();
+    let said = loaded(&mut memory, "sudo -u alice sacctmgr load f.cfg", COPY);
+    assert!(said.contains(" Problem with requests: Access/permission denied\n[exit 1]\n"), "{said}");
+}

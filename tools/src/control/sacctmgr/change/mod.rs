@@ -1,4 +1,4 @@
-//! The words of `sacctmgr` that change something: `add` (or `create`), `modify`, `delete` (or `remove`).
+//! The words of `sacctmgr` that change something: `add` (or `create`), `modify`, `delete` (or `remove`), `load`.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | [`session`], [`asking`] | how a change goes: what it would come to, the question, the change |
 //! | [`world`] | the service, the one who types, two ways out |
 //! | [`told`] | Slurm's words for changes and refusals |
+//! | `load`, `load_plan`, `load_tables`, `flat_file` | `load` |
 //! | `account`, `user`, `qos`, `cluster`, `coordinator`, `resource` | the words for each kind |
 //!
 //! What a change does and who may do it is decided by the service ([`garrick_accounts::change`]).
@@ -16,8 +17,12 @@ mod asking;
 mod assoc_words;
 mod cluster;
 mod coordinator;
+mod flat_file;
 #[cfg(test)]
 mod golden_test;
+mod load;
+mod load_plan;
+mod load_tables;
 mod qos;
 mod resource;
 mod session;
@@ -39,6 +44,8 @@ pub enum Verb {
     Modify,
     /// `delete`, `remove`
     Delete,
+    /// `load`
+    Load,
 }
 
 /// What something is changed of.
@@ -73,6 +80,7 @@ impl Verb {
             "add" | "create" => Some(Self::Add),
             "modify" => Some(Self::Modify),
             "delete" | "remove" => Some(Self::Delete),
+            "load" => Some(Self::Load),
             _ => None,
         }
     }
@@ -82,6 +90,7 @@ impl Verb {
             Self::Add => "add",
             Self::Modify => "modify",
             Self::Delete => "delete",
+            Self::Load => "load",
         }
     }
 
@@ -120,6 +129,9 @@ pub(super) fn run(verb: Verb, words: &[String], session: &mut super::Session) ->
 }
 
 fn in_world(verb: Verb, words: &[String], immediate: bool, world: &mut dyn World) -> Code {
+    if verb == Verb::Load {
+        return load::run(words, immediate, world);
+    }
     let entity = words.first().and_then(|word| verb.entity(word));
     let Some(entity) = entity else {
         let (name, all) = (verb.name(), verb.entities());
@@ -145,7 +157,7 @@ impl Session<'_> {
             (Entity::Cluster, Verb::Modify) => self.modify_cluster(words),
             (Entity::Cluster, Verb::Delete) => self.delete_cluster(words),
             (Entity::Coordinator, Verb::Delete) => self.delete_coordinator(words),
-            (Entity::Coordinator, _) => self.add_coordinator(words),
+            (Entity::Coordinator, Verb::Add | Verb::Modify) => self.add_coordinator(words),
             (Entity::Qos, Verb::Add) => self.add_qos(words),
             (Entity::Qos, Verb::Modify) => self.modify_qos(words),
             (Entity::Qos, Verb::Delete) => self.delete_qos(words),
@@ -156,7 +168,7 @@ impl Session<'_> {
             (Entity::User, Verb::Modify) => self.modify_user(words),
             (Entity::User, Verb::Delete) => self.delete_user(words),
             // Told before.
-            (Entity::Federation | Entity::Job, _) => Ok(1),
+            (Entity::Federation | Entity::Job, _) | (_, Verb::Load) => Ok(1),
         }
     }
 }
