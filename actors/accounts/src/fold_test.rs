@@ -14,7 +14,7 @@ use garrick_model::{
     view::{AllocatedNode, Allocation},
 };
 use proptest::prelude::*;
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 fn job_record() -> JobRecord {
     let array = Some(ArraySpec { ranges: vec![(0, 3, 1)], limit: Some(2) });

@@ -5,15 +5,11 @@ use crate::{
     testing::{LOG, ended, job, report, submitted, with_folder},
 };
 use garrick_accounts::filter::{JobFilter, NamedJob};
-use garrick_events::{
-    records::job::{Afterwards, End},
-    testing::{ended_row, record},
-};
+use garrick_events::testing::record;
 use garrick_model::{
     spec::JobSpec,
-    state::{ExitStatus, JobState, Reason, StepState},
-    time::{TimeLimit, Timestamp},
-    view::{StepOrigin, StepRow, StepRows},
+    state::{JobState, StepState},
+    time::Timestamp,
 };
 
 async fn all(store: &Store, filter: &JobFilter) -> Vec<garrick_accounts::messages::JobWithSteps> {

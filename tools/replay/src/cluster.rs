@@ -113,6 +113,7 @@ pub fn places(nodes: u32, cpus: u32, choice: Choice) -> ClusterView {
     let nodes = (0..nodes).map(|index| Arc::new(node(index, format!("n{index}"), shape.clone(), Vec::new(), 1)));
     let policy = Policy { unit: AllocationUnit::Cpu, memory: false, max_starts: usize::MAX, ..Policy::default() };
     let partition = PartitionFacts {
+        qos: None,
         name: "all".to_owned(),
         state: PartitionState::Up,
         tier: 1,

@@ -303,6 +303,7 @@ pub fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> Job
     };
     let count = NodeCount { min: 1, max: Some(job.size) };
     JobView {
+        association: None,
         id: job.id,
         generation: 1,
         sluid: Sluid(u64::from(job.id.0)),
