@@ -49,6 +49,7 @@ pub struct Purged {
 /// What a purge goes by.
 struct Purge<'p> {
     settings: &'p PurgeSettings,
+    folder: &'p Path,
     now: Timestamp,
     zone: TimeZone,
 }
@@ -63,7 +64,9 @@ impl Purge<'_> {
 impl Store {
     /// Purges what is so old now, in the machine's time zone, in parts: between them, others store.
     pub async fn purge(&self, settings: &PurgeSettings, now: Timestamp) -> Result<Purged, StoreError> {
-        let purge = Purge { settings, now, zone: TimeZone::system() };
+        let beside = self.path.with_file_name("archive");
+        let folder = settings.folder.as_deref().unwrap_or(&beside);
+        let purge = Purge { settings, folder, now, zone: TimeZone::system() };
         let mut purged = Purged::default();
         let clusters: Vec<(i64, String)> =
             sqlx::query_as("SELECT id, name FROM clusters ORDER BY id").fetch_all(&self.readers).await?;
@@ -113,7 +116,7 @@ impl Store {
                 let step: StepRecord = decoded(row.try_get(4)?)?;
                 lines.push((row.try_get(3)?, Archived::Step { cluster: name.to_owned(), step: Box::new(step) }));
             }
-            archive(&purge.settings.folder, name, "step", &lines)?;
+            archive(purge.folder, name, "step", &lines)?;
         }
         delete(&mut writer.connection, "steps", "cluster, sluid, step, task", &keys).await?;
         purged.steps += keys.len() as u64;
@@ -152,8 +155,8 @@ impl Store {
                 }
                 lines.push((end, Archived::Job(Box::new(job))));
             }
-            archive(&purge.settings.folder, name, "step", &steps)?;
-            archive(&purge.settings.folder, name, "job", &lines)?;
+            archive(purge.folder, name, "step", &steps)?;
+            archive(purge.folder, name, "job", &lines)?;
         }
         let mut tx = writer.connection.begin().await?;
         for (_, sluid) in &runs {
@@ -219,7 +222,7 @@ impl Store {
             for row in &rows {
                 lines.push((row.try_get(1)?, Archived::Transaction(decoded(row.try_get(2)?)?)));
             }
-            archive(&purge.settings.folder, "slurmdbd", "txn", &lines)?;
+            archive(purge.folder, "slurmdbd", "txn", &lines)?;
         }
         delete(&mut writer.connection, "transactions", "id", &keys).await?;
         purged.transactions += keys.len() as u64;

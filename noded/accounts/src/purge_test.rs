@@ -52,13 +52,7 @@ fn jobs_that_are_old_are_archived_and_gone_with_their_steps_and_scripts() {
     with_folder(async |path| {
         let store = filled(&path).await;
         let folder = path.with_file_name("archive");
-        let settings = PurgeSettings {
-            jobs: hours(3),
-            archive_jobs: true,
-            folder: folder.clone(),
-            at_a_time: 2,
-            ..PurgeSettings::default()
-        };
+        let settings = PurgeSettings { jobs: hours(3), archive_jobs: true, at_a_time: 2, ..PurgeSettings::default() };
         let script = |store: Store, run| async move { (store.text(Sluid(run), Text::Script).await.unwrap(), store) };
         let (before, store) = script(store, 1).await;
         assert!(before.unwrap().1.is_some());

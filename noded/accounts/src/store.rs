@@ -76,6 +76,8 @@ pub enum StoreError {
 
 /// See the module.
 pub struct Store {
+    /// The database file.
+    pub(crate) path: PathBuf,
     pub(crate) writer: Mutex<Writer>,
     /// Accounts, users, associations and QOS, as they are on disk.
     pub(crate) entities: watch::Sender<Arc<Entities>>,
@@ -133,7 +135,8 @@ impl Store {
             .max_connections(READERS)
             .min_connections(0)
             .connect_lazy_with(options.read_only(true));
-        Ok(Self { writer: Mutex::new(Writer { connection, known: HashMap::new() }), entities, readers })
+        let writer = Mutex::new(Writer { connection, known: HashMap::new() });
+        Ok(Self { path: path.to_owned(), writer, entities, readers })
     }
 
     /// A controller begins to feed. The position up to which its log is stored, and whether a snapshot was; `None`: nothing of that

@@ -1,6 +1,7 @@
 //! Tests of real clusters: the built programs, real processes. One program, so that what they all need is built and linked once.
 
 mod accounting;
+mod accounts;
 mod bounds;
 mod certificates;
 mod controller_messages;

@@ -85,8 +85,8 @@ pub struct PurgeSettings {
     pub archive_steps: bool,
     /// `ArchiveTXN`.
     pub archive_transactions: bool,
-    /// `ArchiveDir`.
-    pub folder: PathBuf,
+    /// `ArchiveDir`; `None`: `archive` beside the database. Slurm's default is `/tmp`, where others write too.
+    pub folder: Option<PathBuf>,
     /// `MaxPurgeLimit`: most rows that are purged at a time. Whoever stores something waits for so long.
     pub at_a_time: u32,
 }
@@ -102,7 +102,7 @@ impl Default for PurgeSettings {
             archive_jobs: false,
             archive_steps: false,
             archive_transactions: false,
-            folder: "/tmp".into(),
+            folder: None,
             at_a_time: 1_000,
         }
     }

@@ -51,7 +51,7 @@ type Set = fn(&mut DbdConfig, &str) -> Value<Option<SettingError>>;
 
 /// Keys that are honoured.
 const HONOURED: &[(&str, Set)] = &[
-    ("ArchiveDir", |c, text| absolute(text).map(|path| c.purge.folder = path).said()),
+    ("ArchiveDir", |c, text| absolute(text).map(|path| c.purge.folder = Some(path)).said()),
     ("ArchiveJobs", |c, text| values::yes_no(text).map(|yes| c.purge.archive_jobs = yes).said()),
     ("ArchiveSteps", |c, text| values::yes_no(text).map(|yes| c.purge.archive_steps = yes).said()),
     ("ArchiveTXN", |c, text| values::yes_no(text).map(|yes| c.purge.archive_transactions = yes).said()),
@@ -247,7 +247,10 @@ mod tests {
         assert_eq!(config.pid_file.to_str(), Some("/run/slurmdbd.pid"));
         let purge = &config.purge;
         assert_eq!((purge.jobs, purge.steps), (Age::parse("12").ok(), Age::parse("30days").ok()));
-        assert_eq!((purge.archive_jobs, purge.archive_steps, purge.folder.to_str()), (true, false, Some("/srv/old")));
+        assert_eq!(
+            (purge.archive_jobs, purge.archive_steps, purge.folder.as_deref()),
+            (true, false, Some(Path::new("/srv/old")))
+        );
         assert!(read("PurgeJobAfter=soon\n").0.is_none());
     }
 

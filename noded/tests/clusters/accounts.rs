@@ -1,0 +1,111 @@
+//! Accounts, users, associations and QOS: changed with `sacctmgr`, by those who may, and binding for jobs.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use crate::support::{Answer, Cluster, answer, is_root};
+
+/// Users that there are on any Debian: `games` and `news`.
+const GAMES: u32 = 5;
+const NEWS: u32 = 9;
+
+fn cluster(name: &str, lines: &str) -> Option<Cluster> {
+    if !is_root() {
+        eprintln!("skipped: {name} needs root");
+        return None;
+    }
+    let lines = lines.to_owned();
+    Some(Cluster::up_with(name, &["--nodes", "2", "--cpus", "4", "--memory", "1000"], |_| lines))
+}
+
+fn as_user(c: &Cluster, uid: u32, words: &[&str]) -> Answer {
+    answer(c.command_as(uid, words[0]).args(&words[1..]))
+}
+
+/// Account `physics` with user `games`.
+fn with_physics(c: &Cluster) {
+    c.sh("sacctmgr -i add account physics Description=phys Organization=science").ok();
+    c.sh("sacctmgr -i add user games account=physics").ok();
+}
+
+#[test]
+fn limits_of_accounts_and_qos_bind_jobs_until_they_are_lifted() {
+    let Some(c) = cluster("accounts-limits", "AccountingStorageEnforce=associations,limits,qos") else { return };
+    with_physics(&c);
+    c.sh("sacctmgr -i add qos high Priority=10 MaxJobsPerUser=1").ok();
+    c.sh("sacctmgr -i modify user games set qos+=high").ok();
+    c.sh("sacctmgr -i modify account physics set GrpTRES=cpu=3").ok();
+    let send = |words: &[&str]| {
+        let all = [&["sbatch", "-o", "/dev/null", "--wrap", "sleep 600"], words].concat();
+        as_user(&c, GAMES, &all)
+    };
+    // The controller's copy is there when it refuses what is not in it.
+    c.await_that("the limits are known", || {
+        send(&["-A", "nosuch"]).code != 0 && send(&["-q", "high", "--hold"]).code == 0
+    });
+    c.sh("scancel -u games").ok();
+    let [first, second] = [send(&["-n2"]), send(&["-n2"])].map(|sent| sent.ok().job());
+    let reason = |job: &str| c.sh(&format!("squeue -h -j {job} -o '%a|%q|%T|%r'")).ok().out.trim().to_owned();
+    c.await_that("the account has its CPUs", || reason(&first) == "physics|normal|RUNNING|None");
+    c.await_that("it gets no more", || reason(&second) == "physics|normal|PENDING|AssocGrpCpuLimit");
+    c.sh("sacctmgr -i modify account physics set GrpTRES=cpu=-1").ok();
+    c.await_that("it may have more", || reason(&second) == "physics|normal|RUNNING|None");
+    let [third, fourth] = [send(&["-q", "high"]), send(&["-q", "high"])].map(|sent| sent.ok().job());
+    c.await_that("one of the QOS runs", || reason(&third) == "physics|high|RUNNING|None");
+    c.await_that("and one only", || reason(&fourth) == "physics|high|PENDING|QOSMaxJobsPerUserLimit");
+    c.sh(&format!("scancel {third}")).ok();
+    c.await_that("then the next", || reason(&fourth) == "physics|high|RUNNING|None");
+    let refused = |answer: Answer, why: &str| {
+        assert_eq!((answer.code, answer.out.as_str()), (1, ""));
+        assert!(answer.err.ends_with(&format!("Batch job submission failed: {why}\n")), "{}", answer.err);
+    };
+    let account = "Invalid account or account/partition combination specified";
+    refused(send(&["-A", "nosuch"]), account);
+    refused(send(&["-q", "nosuch"]), "Invalid qos specification");
+    refused(as_user(&c, NEWS, &["sbatch", "-o", "/dev/null", "--wrap", "true"]), account);
+    c.down();
+}
+
+#[test]
+fn only_those_who_may_change_accounts() {
+    let Some(c) = cluster("accounts-rights", "") else { return };
+    with_physics(&c);
+    c.sh("sacctmgr -i add account chem").ok();
+    c.sh("sacctmgr -i add user news account=chem").ok();
+    let denied = as_user(&c, NEWS, &["sacctmgr", "-i", "add", "account", "mine"]);
+    let why = " error: Only admins/operators/coordinators can add accounts\n";
+    assert_eq!((denied.code, denied.out + &denied.err), (1, why.to_owned()));
+    let own = as_user(&c, NEWS, &["sacctmgr", "-i", "modify", "user", "news", "set", "fairshare=100"]);
+    assert_eq!(own.code, 1);
+    // A coordinator is one in his accounts only.
+    c.sh("sacctmgr -i add coordinator account=chem names=news").ok();
+    let change =
+        |account: &str| as_user(&c, NEWS, &["sacctmgr", "-i", "modify", "account", account, "set", "MaxJobs=3"]);
+    assert_eq!(change("chem").code, 0);
+    assert_eq!(change("physics").code, 1);
+    let limits = c.sh("sacctmgr -nP show assoc format=account,user,maxjobs").ok().out;
+    assert!(limits.contains("chem||3\n") && limits.contains("physics||\n"), "{limits}");
+    // What was changed, by whom.
+    let done = c.sh("sacctmgr -nP show transactions actor=news").ok().out;
+    assert_eq!(done.lines().count(), 1, "{done}");
+    assert!(done.contains("|Modify Associations|news|"), "{done}");
+}
+
+#[test]
+fn accounts_survive_kills_and_bind_while_the_service_is_away() {
+    let Some(c) = cluster("accounts-kill", "AccountingStorageEnforce=associations,limits") else { return };
+    with_physics(&c);
+    c.sh("sacctmgr -i modify account physics set MaxSubmitJobs=1").ok();
+    let send = || as_user(&c, GAMES, &["sbatch", "--hold", "-o", "/dev/null", "--wrap", "true"]);
+    c.await_that("an association is needed", || {
+        as_user(&c, NEWS, &["sbatch", "--hold", "-o", "/dev/null", "--wrap", "true"]).code != 0
+    });
+    c.await_that("the user is known", || send().code == 0);
+    let refused = send();
+    let why = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)\n";
+    assert!(refused.err.ends_with(why), "{}", refused.err);
+    c.kill(c.pid_of("controller", None));
+    c.sh("garrick up").ok();
+    assert!(send().err.ends_with(why), "the limit is known from the start");
+    let known = c.sh("sacctmgr -nP show assoc format=account,user,maxsubmit account=physics").ok().out;
+    assert_eq!(known, "physics||1\nphysics|games|1\n");
+}
