@@ -13,6 +13,8 @@ pub struct User {
     pub uid: u32,
     /// Primary group.
     pub gid: u32,
+    /// Full name; empty where there is none.
+    pub full_name: String,
     /// Home folder.
     pub home: String,
     /// Login shell.
@@ -23,9 +25,11 @@ impl User {
     /// A line of passwd(5).
     fn parse(line: &str) -> Option<Self> {
         let fields: Vec<&str> = line.split(':').collect();
-        let [name, _password, uid, gid, _comment, home, shell] = fields[..] else { return None };
+        let [name, _password, uid, gid, comment, home, shell] = fields[..] else { return None };
         let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
-        Some(Self { name: name.to_owned(), uid, gid, home: home.to_owned(), shell: shell.to_owned() })
+        // Rooms and telephones may follow.
+        let full_name = comment.split(',').next().unwrap_or_default().to_owned();
+        Some(Self { name: name.to_owned(), uid, gid, full_name, home: home.to_owned(), shell: shell.to_owned() })
     }
 
     /// By the id, where the text is a number; else by name.

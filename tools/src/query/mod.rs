@@ -1,4 +1,4 @@
-//! Query commands: `squeue`, `sinfo`, `sprio`, `sdiag`, `sstat` and `sacct`, and what they share with the control commands; `garrick cat` and `garrick
+//! Query commands: `squeue`, `sinfo`, `sprio`, `sdiag`, `sstat`, `sacct` and `sreport`, and what they share with the control commands; `garrick cat` and `garrick
 //! steps`.
 
 pub mod arguments;
@@ -10,4 +10,5 @@ pub mod sdiag;
 pub mod sinfo;
 pub mod sprio;
 pub mod squeue;
+pub mod sreport;
 pub mod sstat;

@@ -278,6 +278,14 @@ pub const SINFO: &[Input] = &[
 pub const SACCT: &[Input] =
     &[flag("SACCT_FEDERATION", "federation"), argument("SACCT_FORMAT", "format"), flag("SACCT_LOCAL", "local")];
 
+/// Variables of `sreport`.
+pub const SREPORT: &[Input] = &[
+    argument("SREPORT_CLUSTER", "cluster"),
+    flag("SREPORT_FEDERATION", "federation"),
+    flag("SREPORT_LOCAL", "local"),
+    argument("SREPORT_TRES", "tres"),
+];
+
 /// Variables of `scancel`.
 pub const SCANCEL: &[Input] = &[
     argument("SCANCEL_ACCOUNT", "account"),
@@ -311,7 +319,7 @@ mod tests {
 
     #[test]
     fn no_variable_stands_for_two_options_of_a_command() {
-        for table in [SBATCH, SALLOC, SRUN, SQUEUE, SINFO, SACCT, SCANCEL, SCONTROL] {
+        for table in [SBATCH, SALLOC, SRUN, SQUEUE, SINFO, SACCT, SREPORT, SCANCEL, SCONTROL] {
             let names: BTreeSet<&str> = table.iter().map(|input| input.variable).collect();
             assert_eq!(names.len(), table.len());
         }

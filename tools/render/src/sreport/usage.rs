@@ -256,7 +256,7 @@ fn most_first(facts: &Facts<'_>, found: Vec<(Line, UsageSum)>) -> Vec<Line> {
     let first = facts.tres.first().map_or("", String::as_str);
     let mut found: Vec<(Line, UsageSum)> = found.into_iter().filter(|(_, sum)| used(facts, sum)).collect();
     // A stable order: the same question has the same answer.
-    found.sort_by(|(_, a), (_, b)| b.of(first).cmp(&a.of(first)));
+    found.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.of(first)));
     let mut by_cluster: BTreeMap<String, Vec<(Line, UsageSum)>> = BTreeMap::new();
     found.into_iter().for_each(|one| by_cluster.entry(one.0.cluster.clone()).or_default().push(one));
     by_cluster.into_values().flatten().flat_map(|(line, sum)| line.with(facts, &sum)).collect()
