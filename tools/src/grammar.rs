@@ -15,7 +15,7 @@ use crate::{
     },
     query::{
         arguments::{self, Arguments, Table},
-        cat, sacct, sdiag, sinfo, sprio, squeue, sstat,
+        cat, sacct, sdiag, sinfo, sprio, squeue, sreport, sstat,
     },
     step_lists::list_line,
     submit::{
@@ -32,11 +32,12 @@ use garrick_model::{
     spec::{JobKind, JobSpec, StepSpec},
     time::Timestamp,
 };
+use garrick_render::sreport::Report;
 use jiff::tz::TimeZone;
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// The commands that [`read_words`] knows.
-pub const COMMANDS: [&str; 20] = [
+pub const COMMANDS: [&str; 21] = [
     "sbatch",
     "salloc",
     "srun",
@@ -57,6 +58,7 @@ pub const COMMANDS: [&str; 20] = [
     "reservation",
     "cat",
     "sacctmgr",
+    "sreport",
 ];
 
 /// When dates without a year are read.
@@ -153,6 +155,12 @@ pub fn read_words(command: &str, words: &[OsString]) -> bool {
         "sacctmgr" => {
             taken_apart(&sacctmgr::TABLE, words).is_some_and(|arguments| sacctmgr::is_readable(&arguments.words()))
         }
+        "sreport" => taken_apart(&sreport::TABLE, words).is_some_and(|arguments| {
+            let words = arguments.words();
+            let mut wrong = Vec::new();
+            sreport::conditions::Asked::read(words.get(2..).unwrap_or_default(), NOW, &TimeZone::UTC, &mut wrong);
+            wrong.is_empty() && words.len() >= 2 && Report::read(&words[0], Some(&words[1])).is_ok()
+        }),
         "update" => scontrol::update::parse(&texts(), NOW, &TimeZone::UTC).is_ok(),
         "reservation" => scontrol::reservations::read(&texts(), NOW, &TimeZone::UTC).is_ok(),
         _ => false,

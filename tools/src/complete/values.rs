@@ -7,7 +7,7 @@ use crate::{
     options::table::{Arg, OptionDef},
 };
 use garrick_model::{mail, signal};
-use garrick_render::{node_state, sacct, sacctmgr::kind, sinfo, squeue, words};
+use garrick_render::{node_state, sacct, sacctmgr::kind, sinfo, squeue, sreport, words};
 
 /// Names of what a cluster has.
 pub trait Names {
@@ -171,6 +171,8 @@ pub fn of_operand(command: &Command, operands: &[&str]) -> Option<Value> {
         ("scancel" | "sattach" | "swait", _) => Some(Value::Job),
         ("scontrol", [word, rest @ ..]) => of_scontrol(word, rest),
         ("sacctmgr", ["list" | "show"]) => some_of(kind::Kind::words()),
+        ("sreport", []) => some_of(sreport::kinds()),
+        ("sreport", [kind @ ("cluster" | "job" | "user")]) => some_of(sreport::Report::names(kind)),
         ("seff" | "garrick why" | "garrick steps" | "garrick efficiency", _) => Some(Value::Job),
         ("garrick check" | "garrick cat" | "garrick graph" | "garrick init", _) => Some(Value::File),
         ("garrick", ["completion"]) => one_of(["bash", "zsh", "fish"]),

@@ -7,7 +7,7 @@ use crate::{
         arguments::{Table, Word},
         table::{self, OptionDef, options_of},
     },
-    query::{cat, records, sacct, sdiag, sinfo, sprio, squeue, sstat},
+    query::{cat, records, sacct, sdiag, sinfo, sprio, squeue, sreport, sstat},
     site::{certs, check, down, init, install, status, token, up, why, words},
     submit::{attach, file_settings, scrontab, sgather},
 };
@@ -45,7 +45,7 @@ const fn with(table: &'static Table, variables: &'static [inputs::Input]) -> Com
 }
 
 /// Every command that is installed.
-pub static COMMANDS: [Command; 21] = [
+pub static COMMANDS: [Command; 22] = [
     submit(table::Command::Sbatch),
     submit(table::Command::Salloc),
     submit(table::Command::Srun),
@@ -60,6 +60,7 @@ pub static COMMANDS: [Command; 21] = [
     own(&sstat::options::TABLE),
     with(&sacct::options::TABLE, inputs::SACCT),
     own(&sacct::used::SEFF),
+    with(&sreport::TABLE, inputs::SREPORT),
     own(&sdiag::TABLE),
     own(&sacctmgr::TABLE),
     with(&scancel::TABLE, inputs::SCANCEL),

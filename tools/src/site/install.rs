@@ -25,9 +25,9 @@ pub(crate) static TABLE: Table = Table {
 };
 
 /// Names of commands.
-pub const COMMANDS: [&str; 21] = [
+pub const COMMANDS: [&str; 22] = [
     "garrick", "sbatch", "srun", "sattach", "sbcast", "sgather", "salloc", "squeue", "sinfo", "sprio", "sdiag",
-    "sacct", "sacctmgr", "scancel", "scontrol", "scrontab", "seff", "sstat", "stail", "strigger", "swait",
+    "sacct", "sacctmgr", "scancel", "scontrol", "scrontab", "seff", "sreport", "sstat", "stail", "strigger", "swait",
 ];
 
 /// Names of daemons, with the program that each is.

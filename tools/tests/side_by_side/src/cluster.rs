@@ -88,7 +88,7 @@ pub fn prefix_of_built(built: &Path) -> io::Result<PathBuf> {
 }
 
 /// What `garrick install` installs: folder, name, program.
-const GARRICK: [(&str, &str, &str); 21] = [
+const GARRICK: [(&str, &str, &str); 22] = [
     ("bin", "sacct", "garrick"),
     ("bin", "sacctmgr", "garrick"),
     ("bin", "salloc", "garrick"),
@@ -103,6 +103,7 @@ const GARRICK: [(&str, &str, &str); 21] = [
     ("bin", "sinfo", "garrick"),
     ("bin", "sprio", "garrick"),
     ("bin", "squeue", "garrick"),
+    ("bin", "sreport", "garrick"),
     ("bin", "srun", "srun"),
     ("bin", "sstat", "garrick"),
     ("bin", "strigger", "garrick"),
