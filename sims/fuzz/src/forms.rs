@@ -1,12 +1,21 @@
 //! Messages generated from the structure of their types: valid in structure, with values chosen by input bytes. The structure
 //! comes from the types themselves, so that a new field is tested at once.
 
-use garrick_accounts::messages::{AccountsRefusal, AccountsReply, AccountsRequest};
+use garrick_accounts::{
+    change::{Action, Affected, ChangeRefusal, edit::TresEdit},
+    messages::{AccountsRefusal, AccountsReply, AccountsRequest},
+};
 use garrick_model::{
     batch::{BatchMembers, FailBound, RetryOn, StepCgroup, StepDependencyKind},
     config::{DebugFlag, LogChange, LogLevel, MemoryPer, OverSubscribe, OverTime, SelectUnit, Span},
     cpu_freq::{CpuFreq, Frequency, Governor},
     cron::Schedule,
+    entities::{
+        association::Shares,
+        limits::{Count, TresLimit},
+        names::AdminLevel,
+        qos::{QosFlag, QosPreemptMode},
+    },
     gres::{GpuBind, GresBinding},
     ids::StepNum,
     job_query::JobStates,
@@ -117,10 +126,15 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
     trace!(T);
     trace!(
         AccountsRefusal,
+        Action,
+        AdminLevel,
+        Affected,
         AgentReport,
         BatchMembers,
         Blocker,
+        ChangeRefusal,
         CoresWanted,
+        Count,
         CpuBind,
         CpuFreq,
         CpuOrder,
@@ -154,6 +168,8 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         OverSubscribe,
         OverTime,
         PartitionState,
+        QosFlag,
+        QosPreemptMode,
         Reason,
         Refusal,
         ResumeAfter,
@@ -165,6 +181,7 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         Role,
         RunStanding,
         SelectUnit,
+        Shares,
         Sharing,
         SignalReach,
         SignalScope,
@@ -185,6 +202,8 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         Stream,
         StreamTarget,
         TimeLimit,
+        TresEdit,
+        TresLimit,
         WhichSteps,
     );
     if name == "NodeToController" {

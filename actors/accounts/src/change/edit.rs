@@ -9,8 +9,13 @@ use garrick_model::entities::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What happens to a value that may be unset.
+/// What happens to a value that may be unset. Sent as a list: empty, of nothing, or of the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(
+    from = "Vec<Option<T>>",
+    into = "Vec<Option<T>>",
+    bound(serialize = "T: Clone + Serialize", deserialize = "T: Deserialize<'de>")
+)]
 pub enum Edit<T> {
     /// It stays.
     #[default]
@@ -34,8 +39,13 @@ pub enum TresEdit {
     Subtract(u64),
 }
 
-/// What happens to a list of names or flags.
+/// What happens to a list of names or flags. Sent as three lists: what it is set to, what comes, what goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    from = "SentList<T>",
+    into = "SentList<T>",
+    bound(serialize = "T: Clone + Ord + Serialize", deserialize = "T: Ord + Deserialize<'de>")
+)]
 pub enum ListEdit<T: Ord> {
     /// It stays.
     #[default]
@@ -50,6 +60,8 @@ pub enum ListEdit<T: Ord> {
         removed: BTreeSet<T>,
     },
 }
+
+type SentList<T> = (Option<BTreeSet<T>>, BTreeSet<T>, BTreeSet<T>);
 
 /// Numbers; `None` unsets.
 pub type CountEdits = BTreeMap<Count, Option<u64>>;
@@ -228,6 +240,46 @@ pub struct ResourceFilter {
     pub clusters: Vec<String>,
 }
 
+impl<T> From<Vec<Option<T>>> for Edit<T> {
+    fn from(sent: Vec<Option<T>>) -> Self {
+        match sent.into_iter().next() {
+            None => Self::Keep,
+            Some(None) => Self::Clear,
+            Some(Some(value)) => Self::Set(value),
+        }
+    }
+}
+
+impl<T> From<Edit<T>> for Vec<Option<T>> {
+    fn from(edit: Edit<T>) -> Self {
+        match edit {
+            Edit::Keep => Self::new(),
+            Edit::Clear => vec![None],
+            Edit::Set(value) => vec![Some(value)],
+        }
+    }
+}
+
+impl<T: Ord> From<SentList<T>> for ListEdit<T> {
+    fn from((set, added, removed): SentList<T>) -> Self {
+        match set {
+            Some(all) => Self::Set(all),
+            None if added.is_empty() && removed.is_empty() => Self::Keep,
+            None => Self::Change { added, removed },
+        }
+    }
+}
+
+impl<T: Ord> From<ListEdit<T>> for SentList<T> {
+    fn from(edit: ListEdit<T>) -> Self {
+        match edit {
+            ListEdit::Keep => (None, BTreeSet::new(), BTreeSet::new()),
+            ListEdit::Set(all) => (Some(all), BTreeSet::new(), BTreeSet::new()),
+            ListEdit::Change { added, removed } => (None, added, removed),
+        }
+    }
+}
+
 impl<T> Edit<T> {
     /// Does it change anything?
     pub const fn is_keep(&self) -> bool {
@@ -313,5 +365,29 @@ impl AssocFilter {
             && self.users.is_empty()
             && self.partitions.is_empty()
             && self.parents.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn edits_arrive_as_they_were_sent() {
+        let edit = AssocEdit {
+            shares: Edit::Set(Shares::Parent),
+            priority: Edit::Clear,
+            counts: [(Count::MaxJobs, None), (Count::GrpJobs, Some(3))].into(),
+            tres: [(TresLimit::GrpTres, [("cpu".to_owned(), TresEdit::Add(2))].into())].into(),
+            qos: ListEdit::Change { added: ["high".to_owned()].into(), removed: BTreeSet::new() },
+            ..AssocEdit::default()
+        };
+        let sent = rmp_serde::to_vec_named(&edit).unwrap();
+        assert_eq!(rmp_serde::from_slice::<AssocEdit>(&sent).unwrap(), edit);
+        let flags =
+            QosEdit { flags: ListEdit::Set(BTreeSet::new()), usage_factor: Edit::Set(0.5), ..QosEdit::default() };
+        let sent = rmp_serde::to_vec_named(&flags).unwrap();
+        assert_eq!(rmp_serde::from_slice::<QosEdit>(&sent).unwrap(), flags);
     }
 }

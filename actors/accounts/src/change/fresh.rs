@@ -58,7 +58,7 @@ pub fn fresh(now: Timestamp) -> Entities {
 /// there, and its TRES are noted. What was changed by hand stays. Changes nothing, also not the version, if all is there as it is.
 pub fn register_cluster(entities: &mut Entities, name: &str, now: Timestamp, tres: &BTreeMap<String, u64>) {
     let mut changed = register_tres(entities, tres.keys().map(String::as_str));
-    if !entities.clusters.get(name).is_some_and(|cluster| !cluster.deleted) {
+    if entities.clusters.get(name).is_none_or(|cluster| cluster.deleted) {
         add_cluster(entities, name, now);
         if entities.users.get(ROOT).is_some_and(|user| !user.deleted) {
             add_root_user(entities, name, now);

@@ -57,11 +57,22 @@ pub struct Actor {
     pub believed: bool,
 }
 
-/// What is to be changed. Names come in any case and are kept in lower case.
+/// What is to be changed: one action after the other, all or nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// In their order.
+    pub actions: Vec<Action>,
+}
+
+impl From<Action> for Change {
+    fn from(action: Action) -> Self {
+        Self { actions: vec![action] }
+    }
+}
+
+/// One action. Names come in any case and are kept in lower case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Change {
-    /// One after the other, all or nothing (`sacctmgr load`).
-    Several(Vec<Change>),
+pub enum Action {
     /// `add cluster`.
     AddClusters {
         /// Names.
@@ -301,7 +312,7 @@ pub fn apply(
     now: Timestamp,
 ) -> Result<Applied, ChangeRefusal> {
     let mut work = Work::new(entities, actor, now);
-    work.change(change)?;
+    change.actions.iter().try_for_each(|action| work.act(action))?;
     let applied = work.finish();
     entities.version += 1;
     Ok(applied)

@@ -1,6 +1,6 @@
 //! A change on its way: the entities, who asks, and what was done so far.
 
-use super::{Actor, Affected, Applied, AssocName, Change, ChangeRefusal, Transaction, tree};
+use super::{Action, Actor, Affected, Applied, AssocName, ChangeRefusal, Transaction, tree};
 use garrick_model::{
     entities::{
         Entities,
@@ -30,29 +30,28 @@ impl<'a> Work<'a> {
         self.applied
     }
 
-    /// Carries out one change.
-    pub fn change(&mut self, change: &Change) -> Result<(), ChangeRefusal> {
-        match change {
-            Change::Several(all) => all.iter().try_for_each(|one| self.change(one)),
-            Change::AddClusters { names, cluster, edit } => self.add_clusters(names, cluster, edit),
-            Change::ModifyClusters { names, cluster, edit } => self.modify_clusters(names, cluster, edit),
-            Change::DeleteClusters(names) => self.delete_clusters(names),
-            Change::AddAccounts(add) => self.add_accounts(add),
-            Change::ModifyAccounts { filter, account, parent, edit } => {
+    /// Carries out one action.
+    pub fn act(&mut self, action: &Action) -> Result<(), ChangeRefusal> {
+        match action {
+            Action::AddClusters { names, cluster, edit } => self.add_clusters(names, cluster, edit),
+            Action::ModifyClusters { names, cluster, edit } => self.modify_clusters(names, cluster, edit),
+            Action::DeleteClusters(names) => self.delete_clusters(names),
+            Action::AddAccounts(add) => self.add_accounts(add),
+            Action::ModifyAccounts { filter, account, parent, edit } => {
                 self.modify_accounts(filter, account, parent.as_deref(), edit)
             }
-            Change::DeleteAccounts(filter) => self.delete_accounts(filter),
-            Change::AddUsers(add) => self.add_users(add),
-            Change::ModifyUsers { filter, user, edit } => self.modify_users(filter, user, edit),
-            Change::DeleteUsers(filter) => self.delete_users(filter),
-            Change::AddQos { names, edit } => self.add_qos(names, edit),
-            Change::ModifyQos { names, edit } => self.modify_qos(names, edit),
-            Change::DeleteQos(names) => self.delete_qos(names),
-            Change::AddCoordinators { accounts, users } => self.add_coordinators(accounts, users),
-            Change::DeleteCoordinators { accounts, users } => self.delete_coordinators(accounts, users),
-            Change::AddResources { names, server, clusters, edit } => self.add_resources(names, server, clusters, edit),
-            Change::ModifyResources { filter, edit } => self.modify_resources(filter, edit),
-            Change::DeleteResources(filter) => self.delete_resources(filter),
+            Action::DeleteAccounts(filter) => self.delete_accounts(filter),
+            Action::AddUsers(add) => self.add_users(add),
+            Action::ModifyUsers { filter, user, edit } => self.modify_users(filter, user, edit),
+            Action::DeleteUsers(filter) => self.delete_users(filter),
+            Action::AddQos { names, edit } => self.add_qos(names, edit),
+            Action::ModifyQos { names, edit } => self.modify_qos(names, edit),
+            Action::DeleteQos(names) => self.delete_qos(names),
+            Action::AddCoordinators { accounts, users } => self.add_coordinators(accounts, users),
+            Action::DeleteCoordinators { accounts, users } => self.delete_coordinators(accounts, users),
+            Action::AddResources { names, server, clusters, edit } => self.add_resources(names, server, clusters, edit),
+            Action::ModifyResources { filter, edit } => self.modify_resources(filter, edit),
+            Action::DeleteResources(filter) => self.delete_resources(filter),
         }
     }
 
