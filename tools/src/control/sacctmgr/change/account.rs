@@ -8,7 +8,7 @@ use super::{
     world::World,
 };
 use garrick_accounts::change::{
-    AddAccounts, Affected, Applied, Change, ChangeRefusal,
+    Action, AddAccounts, Affected, Applied, Change, ChangeRefusal,
     edit::{AccountEdit, AssocEdit, AssocFilter},
 };
 
@@ -74,8 +74,8 @@ impl Session<'_> {
         if asked.add.names.is_empty() {
             return self.fail(" Need name of account to add.\n");
         }
-        let change = Change::AddAccounts(asked.add.clone());
-        self.carry_out(&change, |applied| added(applied, &asked), |world, refusal| not_added(world, refusal))
+        let change = Action::AddAccounts(asked.add.clone());
+        self.carry_out(change, |applied| added(applied, &asked), |world, refusal| not_added(world, refusal))
     }
 
     /// `modify account`.
@@ -106,7 +106,7 @@ impl Session<'_> {
         let AddAccounts { account, parent, edit, .. } = asked.add;
         let change = modification(&filter, &self.world.cluster(), edit.clone(), |filter, edit, rest| {
             let (account, parent) = if rest { (account.clone(), parent.clone()) } else { Default::default() };
-            Change::ModifyAccounts { filter, account, parent, edit }
+            Action::ModifyAccounts { filter, account, parent, edit }
         });
         let heading = match account {
             AccountEdit { description: None, organization: None, .. } if edit_is_reset(&edit) && parent.is_none() => "",
@@ -114,7 +114,7 @@ impl Session<'_> {
             _ => " Modified accounts...\n",
         };
         self.carry_out(
-            &change,
+            change,
             |applied| modified(applied, &filter),
             |world, refusal| not_modified(world, refusal, heading),
         )
@@ -132,7 +132,7 @@ impl Session<'_> {
         if filter.is_empty() {
             return self.nothing_to_remove();
         }
-        self.carry_out(&Change::DeleteAccounts(filter), deleted, |world, refusal| not_deleted(world, refusal))
+        self.carry_out(Action::DeleteAccounts(filter), deleted, |world, refusal| not_deleted(world, refusal))
     }
 }
 
@@ -146,22 +146,22 @@ pub fn modification(
     filter: &AssocFilter,
     here: &str,
     edit: AssocEdit,
-    change: impl Fn(AssocFilter, AssocEdit, bool) -> Change,
+    action: impl Fn(AssocFilter, AssocEdit, bool) -> Action,
 ) -> Change {
     if !edit.reset_usage {
-        return change(filter.clone(), edit, true);
+        return action(filter.clone(), edit, true).into();
     }
     let mut on_cluster = filter.clone();
     if on_cluster.clusters.is_empty() {
         on_cluster.clusters.push(here.to_owned());
     }
-    let reset = change(on_cluster, AssocEdit { reset_usage: true, ..AssocEdit::default() }, false);
+    let reset = action(on_cluster, AssocEdit { reset_usage: true, ..AssocEdit::default() }, false);
     let values = AssocEdit { reset_usage: false, ..edit };
     if values == AssocEdit::default() {
         // Facts of accounts or users may stand beside it; without any this changes nothing.
-        return Change::Several(vec![reset]);
+        return reset.into();
     }
-    Change::Several(vec![change(filter.clone(), values, true), reset])
+    Change { actions: vec![action(filter.clone(), values, true), reset] }
 }
 
 fn users_are_coordinators(word: &Word<'_>) -> Result<bool, WordError> {

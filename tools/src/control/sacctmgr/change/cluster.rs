@@ -8,7 +8,7 @@ use super::{
     world::World,
 };
 use garrick_accounts::change::{
-    Applied, Change, ChangeRefusal,
+    Action, Applied, ChangeRefusal,
     edit::{AssocEdit, ClusterEdit, ListEdit},
 };
 
@@ -61,14 +61,14 @@ impl Session<'_> {
         }
         let Asked { names, cluster, edit } = &asked;
         let settings = settings(cluster, edit);
-        let change = Change::AddClusters { names: names.clone(), cluster: cluster.clone(), edit: edit.clone() };
+        let change = Action::AddClusters { names: names.clone(), cluster: cluster.clone(), edit: edit.clone() };
         let adding = |names: &[&str]| {
             let names: String = names.iter().map(|name| format!("  Name           = {name}\n")).collect();
             format!(" Adding Cluster(s)\n{names}{settings}")
         };
         let asked: Vec<&str> = names.iter().map(String::as_str).collect();
         self.carry_out(
-            &change,
+            change,
             |applied| adding(&told::names(&applied.affected, told::cluster)),
             |world, refusal| not_added(world, refusal, &adding(&asked)),
         )
@@ -99,9 +99,9 @@ impl Session<'_> {
             return self.fail("sacctmgr: error: RawUsage of a cluster: not supported yet\n");
         }
         let settings = settings(&cluster, &edit);
-        let change = Change::ModifyClusters { names, cluster, edit };
+        let change = Action::ModifyClusters { names, cluster, edit };
         self.carry_out(
-            &change,
+            change,
             |applied| format!("{settings}{}", modified(applied)),
             |world, refusal| {
                 if *refusal == ChangeRefusal::NothingModified {
@@ -130,7 +130,7 @@ impl Session<'_> {
         let deleted = |applied: &Applied| {
             format!(" Deleting clusters...\n{}", told::lines(&told::names(&applied.affected, told::cluster)))
         };
-        self.carry_out(&Change::DeleteClusters(names), deleted, |world, refusal| {
+        self.carry_out(Action::DeleteClusters(names), deleted, |world, refusal| {
             if *refusal == ChangeRefusal::NothingDeleted {
                 world.out(" Nothing deleted\n");
             } else {

@@ -6,7 +6,7 @@ use super::{
     words::{Word, WordError},
     world::World,
 };
-use garrick_accounts::change::{Affected, Applied, Change, ChangeRefusal};
+use garrick_accounts::change::{Action, Affected, Applied, ChangeRefusal};
 
 #[derive(Clone, Copy, Debug)]
 enum Setting {
@@ -49,8 +49,8 @@ impl Session<'_> {
             told::lines(&users.iter().map(String::as_str).collect::<Vec<_>>()),
             told::lines(&accounts.iter().map(String::as_str).collect::<Vec<_>>())
         );
-        let change = Change::AddCoordinators { accounts, users };
-        self.carry_out(&change, |_| adding.clone(), |world, refusal| not_added(world, refusal, &adding))
+        let change = Action::AddCoordinators { accounts, users };
+        self.carry_out(change, |_| adding.clone(), |world, refusal| not_added(world, refusal, &adding))
     }
 
     /// `delete coordinator`.
@@ -70,9 +70,9 @@ impl Session<'_> {
             let accounts = told::lines(&accounts.iter().map(String::as_str).collect::<Vec<_>>());
             removing += &format!(" From Account(s)\n{accounts}");
         }
-        let change = Change::DeleteCoordinators { accounts, users };
+        let change = Action::DeleteCoordinators { accounts, users };
         self.carry_out(
-            &change,
+            change,
             |applied| format!("{removing}{}", removed(applied)),
             |world, refusal| {
                 if *refusal == ChangeRefusal::NothingDeleted {

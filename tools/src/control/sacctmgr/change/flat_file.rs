@@ -63,10 +63,8 @@ fn divided(text: &str) -> Vec<String> {
             (c, Some(open)) if c == open => quote = None,
             _ => {}
         }
-        if c != ':' || quote.is_some() {
-            if let Some(last) = parts.last_mut() {
-                last.push(c);
-            }
+        if let Some(last) = parts.last_mut().filter(|_| c != ':' || quote.is_some()) {
+            last.push(c);
         }
     }
     parts

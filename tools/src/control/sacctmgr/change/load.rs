@@ -102,12 +102,12 @@ fn carry_out(asked: &Asked<'_>, text: &str, immediate: bool, world: &mut dyn Wor
         return Ok(1);
     }
     world.out(&cluster);
-    if plan.changes.is_empty() {
+    if plan.actions.is_empty() {
         world.out(NOTHING);
         return Ok(0);
     }
     world.out(&load_tables::text(&plan));
-    let change = Change::Several(plan.changes);
+    let change = Change { actions: plan.actions };
     finish(&change, version, begun, immediate, world)
 }
 

@@ -8,7 +8,7 @@ use super::{
     words::{Word, WordError},
 };
 use garrick_accounts::change::{
-    Actor, AddAccounts, AddUsers, Applied, Change, ChangeRefusal, apply,
+    Action, Actor, AddAccounts, AddUsers, ChangeRefusal, apply,
     edit::{AccountEdit, AssocEdit, AssocFilter, ClusterEdit, QosEdit, UserEdit},
 };
 use garrick_model::{
@@ -47,9 +47,9 @@ pub struct Plan {
     cluster: Option<String>,
     parent: String,
     seen: BTreeSet<String>,
-    late: Vec<(usize, String, Change)>,
+    late: Vec<(usize, String, Action)>,
     /// In their order.
-    pub changes: Vec<Change>,
+    pub actions: Vec<Action>,
     /// Lines about users.
     pub notes: String,
     /// The cluster is new: the association of its root.
@@ -80,7 +80,7 @@ impl Plan {
             parent: ROOT.to_owned(),
             seen: BTreeSet::new(),
             late: Vec::new(),
-            changes: Vec::new(),
+            actions: Vec::new(),
             notes: String::new(),
             root: None,
             accounts: Vec::new(),
@@ -101,7 +101,7 @@ impl Plan {
             |line: &&Line| line.title == Title::Qos && self.after.qos.get(&line.name).is_none_or(|qos| qos.deleted);
         let new: Vec<Line> = lines.iter().filter(is_new).cloned().collect();
         for line in &new {
-            let change = Change::AddQos { names: vec![line.name.clone()], edit: QosEdit::default() };
+            let change = Action::AddQos { names: vec![line.name.clone()], edit: QosEdit::default() };
             self.step(line.number, change)?;
         }
         for line in &new {
@@ -123,19 +123,19 @@ impl Plan {
         Ok(())
     }
 
-    fn step(&mut self, number: usize, change: Change) -> Result<Applied, PlanError> {
+    fn step(&mut self, number: usize, action: Action) -> Result<(), PlanError> {
         let root = Actor { name: ROOT.to_owned(), believed: true };
-        let applied = apply(&mut self.after, &change, &root, NOW).map_err(|why| PlanError::Refused(number, why))?;
-        self.changes.push(change);
-        Ok(applied)
+        apply(&mut self.after, &action.clone().into(), &root, NOW).map_err(|why| PlanError::Refused(number, why))?;
+        self.actions.push(action);
+        Ok(())
     }
 
     /// A step that changes nothing of what has that name, but for times, is left out.
-    fn step_if_needed(&mut self, number: usize, name: &str, change: Change) -> Result<(), PlanError> {
+    fn step_if_needed(&mut self, number: usize, name: &str, action: Action) -> Result<(), PlanError> {
         let before = about(&self.after, name);
-        self.step(number, change)?;
+        self.step(number, action)?;
         if before == about(&self.after, name) {
-            self.changes.pop();
+            self.actions.pop();
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Plan {
             set.map_err(|error| PlanError::Word(line.number, whole.clone(), error))?;
         }
         if edit != QosEdit::default() {
-            self.step(line.number, Change::ModifyQos { names: vec![line.name.clone()], edit })?;
+            self.step(line.number, Action::ModifyQos { names: vec![line.name.clone()], edit })?;
         }
         Ok(())
     }
@@ -168,13 +168,13 @@ impl Plan {
         self.cluster = Some(name.clone());
         let lives = |plan: &Self| plan.after.clusters.get(&name).is_some_and(|cluster| !cluster.deleted);
         if self.clean && lives(self) {
-            self.step(line.number, Change::DeleteClusters(vec![name.clone()]))?;
+            self.step(line.number, Action::DeleteClusters(vec![name.clone()]))?;
         }
         let names = vec![name.clone()];
         if lives(self) {
-            return self.step_if_needed(line.number, &name, Change::ModifyClusters { names, cluster, edit });
+            return self.step_if_needed(line.number, &name, Action::ModifyClusters { names, cluster, edit });
         }
-        self.step(line.number, Change::AddClusters { names, cluster, edit })?;
+        self.step(line.number, Action::AddClusters { names, cluster, edit })?;
         self.root = self.after.account_association(&name, ROOT).map(|root| root.id);
         Ok(())
     }
@@ -208,14 +208,14 @@ impl Plan {
             return self.step_if_needed(
                 line.number,
                 &line.name,
-                Change::ModifyAccounts { filter, account, parent, edit },
+                Action::ModifyAccounts { filter, account, parent, edit },
             );
         }
         if self.after.accounts.get(&line.name).is_none_or(|account| account.deleted) {
             self.accounts.push(line.name.clone());
         }
         let parent = Some(self.parent.clone());
-        self.step(line.number, Change::AddAccounts(AddAccounts { names, clusters, parent, account, edit }))?;
+        self.step(line.number, Action::AddAccounts(AddAccounts { names, clusters, parent, account, edit }))?;
         self.of_accounts.extend(self.after.account_association(&cluster, &line.name).map(|new| new.id));
         Ok(())
     }
@@ -240,7 +240,7 @@ impl Plan {
                 partitions: add.partitions,
                 parents: Vec::new(),
             };
-            let change = Change::ModifyUsers { filter, user: UserEdit::default(), edit: add.edit };
+            let change = Action::ModifyUsers { filter, user: UserEdit::default(), edit: add.edit };
             return self.step_if_needed(line.number, &line.name, change);
         }
         let new = AddUsers {
@@ -252,7 +252,7 @@ impl Plan {
             edit: add.edit,
             ..AddUsers::default()
         };
-        self.step(line.number, Change::AddUsers(new))?;
+        self.step(line.number, Action::AddUsers(new))?;
         self.of_users.extend(self.of_user(&cluster, &line.name, partition.as_deref()));
         Ok(())
     }
@@ -268,7 +268,7 @@ impl Plan {
     /// What holds for the user in all his accounts: said by his first line, done when all of them are there.
     fn facts(&mut self, line: &Line, asked: &Asked, cluster: &str) {
         let (number, user) = (line.number, &line.name);
-        let modify = |facts: UserEdit, clusters: Vec<String>| Change::ModifyUsers {
+        let modify = |facts: UserEdit, clusters: Vec<String>| Action::ModifyUsers {
             filter: AssocFilter { clusters, users: vec![user.clone()], ..AssocFilter::default() },
             user: facts,
             edit: AssocEdit::default(),
@@ -297,7 +297,7 @@ impl Plan {
         self.keys(line, asked, cluster);
         if !asked.coordinates.is_empty() {
             let (accounts, users) = (asked.coordinates.clone(), vec![user.clone()]);
-            self.late.push((number, user.clone(), Change::AddCoordinators { accounts, users }));
+            self.late.push((number, user.clone(), Action::AddCoordinators { accounts, users }));
         }
     }
 
@@ -323,7 +323,7 @@ impl Plan {
                 default_wckey: asked.add.default_wckey.clone(),
                 ..AddUsers::default()
             };
-            self.late.push((line.number, user.clone(), Change::AddUsers(add)));
+            self.late.push((line.number, user.clone(), Action::AddUsers(add)));
         }
         if let Some(key) = asked.add.default_wckey.clone() {
             let filter =
@@ -332,7 +332,7 @@ impl Plan {
             self.late.push((
                 line.number,
                 user.clone(),
-                Change::ModifyUsers { filter, user: facts, edit: AssocEdit::default() },
+                Action::ModifyUsers { filter, user: facts, edit: AssocEdit::default() },
             ));
         }
     }

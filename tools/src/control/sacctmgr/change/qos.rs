@@ -7,7 +7,7 @@ use super::{
     words::{Operator, Word, WordError, parts},
 };
 use garrick_accounts::change::{
-    Applied, Change, ChangeRefusal,
+    Action, Applied, ChangeRefusal,
     edit::{Edit, ListEdit, QosEdit},
 };
 use garrick_model::{
@@ -199,9 +199,9 @@ impl Session<'_> {
         let Some(last) = names.last().cloned() else { return self.fail(" Need name of qos to add.\n") };
         let new = |names: &[&str]| format!(" Adding QOS(s)\n{} Settings\n{}", told::lines(names), lines(&edit, &last));
         let asked: Vec<&str> = names.iter().map(String::as_str).collect();
-        let change = Change::AddQos { names: names.clone(), edit: edit.clone() };
+        let change = Action::AddQos { names: names.clone(), edit: edit.clone() };
         self.carry_out(
-            &change,
+            change,
             |applied| new(&told::names(&applied.affected, told::qos)),
             |world, refusal| {
                 match refusal {
@@ -257,9 +257,9 @@ impl Session<'_> {
             return self.nothing_to_set();
         }
         let here = self.world.cluster();
-        let change = Change::ModifyQos { names, edit };
+        let change = Action::ModifyQos { names, edit };
         self.carry_out(
-            &change,
+            change,
             |applied| modified(applied, &here),
             |world, refusal| {
                 if *refusal == ChangeRefusal::NothingModified {
@@ -288,7 +288,7 @@ impl Session<'_> {
         let deleted = |applied: &Applied| {
             format!(" Deleting QOS(s)...\n{}", told::lines(&told::names(&applied.affected, told::qos)))
         };
-        self.carry_out(&Change::DeleteQos(names), deleted, |world, refusal| {
+        self.carry_out(Action::DeleteQos(names), deleted, |world, refusal| {
             if *refusal == ChangeRefusal::NothingDeleted {
                 world.out("  Nothing deleted\n");
             } else {
@@ -325,6 +325,26 @@ fn lines(edit: &QosEdit, name: &str) -> String {
         line("Flags", set.collect::<Vec<_>>().join(","));
     }
     number(&mut lines, "GraceTime", edit.grace_secs);
+    lines.extend(limit_lines(edit));
+    lines.extend(list_text(&edit.preempt).map(|text| ("Preempt".to_owned(), text)));
+    if let Edit::Set(secs) = edit.preempt_exempt_secs {
+        lines.push(("PreemptExemptTime".to_owned(), long_duration(secs)));
+    }
+    lines.extend(edit.preempt_mode.as_ref().map(|modes| ("PreemptMode".to_owned(), mode_text(modes))));
+    number(&mut lines, "Priority", edit.priority);
+    factor_line(&mut lines, "UsageFactor", edit.usage_factor);
+    factor_line(&mut lines, "UsageThreshold", edit.usage_threshold);
+    let wide = |(name, value): &(String, String)| match name.as_str() {
+        // Slurm's own column for this one.
+        "MaxJobsPerUser" => format!("  {name:<14} = {value}\n"),
+        _ => format!("  {name:<24} = {value}\n"),
+    };
+    format!("  Description    = {description}\n{}", lines.iter().map(wide).collect::<String>())
+}
+
+/// Limits, as they are told.
+fn limit_lines(edit: &QosEdit) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
     let group =
         [(Count::GrpJobs, "GrpJobs"), (Count::GrpJobsAccrue, "GrpJobsAccrue"), (Count::GrpSubmit, "GrpSubmitJobs")];
     lines.extend(count_lines(&group, &edit.counts));
@@ -357,20 +377,7 @@ fn lines(edit: &QosEdit, name: &str) -> String {
         &[(Count::MaxWall, "MaxWall"), (Count::MinPrioThreshold, "MinPrioThreshold")],
         &edit.counts,
     ));
-    lines.extend(list_text(&edit.preempt).map(|text| ("Preempt".to_owned(), text)));
-    if let Edit::Set(secs) = edit.preempt_exempt_secs {
-        lines.push(("PreemptExemptTime".to_owned(), long_duration(secs)));
-    }
-    lines.extend(edit.preempt_mode.as_ref().map(|modes| ("PreemptMode".to_owned(), mode_text(modes))));
-    number(&mut lines, "Priority", edit.priority);
-    factor_line(&mut lines, "UsageFactor", edit.usage_factor);
-    factor_line(&mut lines, "UsageThreshold", edit.usage_threshold);
-    let wide = |(name, value): &(String, String)| match name.as_str() {
-        // Slurm's own column for this one.
-        "MaxJobsPerUser" => format!("  {name:<14} = {value}\n"),
-        _ => format!("  {name:<24} = {value}\n"),
-    };
-    format!("  Description    = {description}\n{}", lines.iter().map(wide).collect::<String>())
+    lines
 }
 
 fn mode_text(modes: &BTreeSet<QosPreemptMode>) -> String {

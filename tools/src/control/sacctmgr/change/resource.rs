@@ -7,7 +7,7 @@ use super::{
     world::World,
 };
 use garrick_accounts::change::{
-    Affected, Applied, Change, ChangeRefusal,
+    Action, Affected, Applied, ChangeRefusal,
     edit::{ResourceEdit, ResourceFilter},
 };
 
@@ -58,9 +58,9 @@ impl Session<'_> {
         }
         let server = filter.servers.first().cloned().unwrap_or_else(|| SERVER.to_owned());
         let ResourceFilter { names, clusters, .. } = filter;
-        let change = Change::AddResources { names, server: server.clone(), clusters, edit: edit.clone() };
+        let change = Action::AddResources { names, server: server.clone(), clusters, edit: edit.clone() };
         self.carry_out(
-            &change,
+            change,
             |applied| added(applied, &server, &edit),
             |world, refusal| {
                 match refusal {
@@ -88,9 +88,9 @@ impl Session<'_> {
         if edit == ResourceEdit::default() {
             return self.nothing_to_set();
         }
-        let change = Change::ModifyResources { filter, edit };
+        let change = Action::ModifyResources { filter, edit };
         let modified = |applied: &Applied| format!(" Modified server resource ...\n{}", affected(applied));
-        self.carry_out(&change, modified, |world, refusal| nothing(world, refusal, " Nothing modified\n"))
+        self.carry_out(change, modified, |world, refusal| nothing(world, refusal, " Nothing modified\n"))
     }
 
     /// `delete resource`.
@@ -100,8 +100,8 @@ impl Session<'_> {
             return self.nothing_to_remove();
         }
         let deleted = |applied: &Applied| format!(" Deleting resource(s)...\n{}", affected(applied));
-        let change = Change::DeleteResources(filter);
-        self.carry_out(&change, deleted, |world, refusal| nothing(world, refusal, " Nothing deleted\n"))
+        let change = Action::DeleteResources(filter);
+        self.carry_out(change, deleted, |world, refusal| nothing(world, refusal, " Nothing deleted\n"))
     }
 
     fn resource_filter(&mut self, words: &[Word<'_>]) -> Option<ResourceFilter> {

@@ -50,10 +50,11 @@ impl<'w> Session<'w> {
     /// `add`: `told` says what comes, then the question is asked. `refused` says why not.
     pub fn carry_out(
         &mut self,
-        change: &Change,
+        change: impl Into<Change>,
         told: impl FnOnce(&Applied) -> String,
         refused: impl FnOnce(&mut dyn World, &ChangeRefusal) -> i32,
     ) -> Code {
+        let change = &change.into();
         match self.attempt(change)? {
             Ok((applied, version)) => {
                 self.world.out(&told(&applied));

@@ -43,7 +43,7 @@ pub fn associations(affected: &[Affected]) -> String {
 }
 
 /// Names of what was affected itself, a line each.
-pub fn names<'a>(affected: &'a [Affected], of: fn(&Affected) -> Option<&String>) -> Vec<&'a str> {
+pub fn names(affected: &[Affected], of: fn(&Affected) -> Option<&String>) -> Vec<&str> {
     affected.iter().filter_map(of).map(String::as_str).collect()
 }
 

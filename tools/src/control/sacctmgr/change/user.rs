@@ -10,7 +10,7 @@ use super::{
     world::World,
 };
 use garrick_accounts::change::{
-    AddUsers, Affected, Applied, Change, ChangeRefusal,
+    Action, AddUsers, Affected, Applied, Change, ChangeRefusal,
     edit::{AssocEdit, AssocFilter, UserEdit},
 };
 use garrick_model::entities::names::AdminLevel;
@@ -86,8 +86,8 @@ impl Session<'_> {
         if !self.users_are_known(&add.names) {
             return Ok(1);
         }
-        let change = Change::AddUsers(add.clone());
-        self.carry_out(&change, |applied| added(applied, &add), |world, refusal| not_added(world, refusal))
+        let change = Action::AddUsers(add.clone());
+        self.carry_out(change, |applied| added(applied, &add), |world, refusal| not_added(world, refusal))
     }
 
     /// Users who have no number here are asked about, unless nothing is to be asked.
@@ -141,22 +141,24 @@ impl Session<'_> {
             true => " Modified user associations...\n",
             false => " Modified users...\n",
         };
-        let facts = Change::ModifyUsers { filter: filter.clone(), user: user.clone(), edit: AssocEdit::default() };
-        let mut all = Vec::new();
+        let facts = Action::ModifyUsers { filter: filter.clone(), user: user.clone(), edit: AssocEdit::default() };
+        let mut change = Change::default();
         if user != UserEdit::default() {
-            all.push(facts);
+            change.actions.push(facts);
         }
         if edit != AssocEdit::default() {
             let here = self.world.cluster();
-            all.push(modification(&filter, &here, edit, |filter, edit, _| Change::ModifyUsers {
-                filter,
-                user: UserEdit::default(),
-                edit,
-            }));
+            change.actions.extend(
+                modification(&filter, &here, edit, |filter, edit, _| Action::ModifyUsers {
+                    filter,
+                    user: UserEdit::default(),
+                    edit,
+                })
+                .actions,
+            );
         }
-        let change = if all.len() == 1 { all.remove(0) } else { Change::Several(all) };
         self.carry_out(
-            &change,
+            change,
             |applied| modified(applied, &filter),
             |world, refusal| not_modified(world, refusal, heading),
         )
@@ -174,7 +176,7 @@ impl Session<'_> {
         if filter.is_empty() {
             return self.nothing_to_remove();
         }
-        self.carry_out(&Change::DeleteUsers(filter), deleted, |world, refusal| not_deleted(world, refusal))
+        self.carry_out(Action::DeleteUsers(filter), deleted, |world, refusal| not_deleted(world, refusal))
     }
 }
 
