@@ -103,7 +103,7 @@ impl Work<'_> {
             let info = self.entities.associations.get(id).map(|a| {
                 format!(
                     "mod_time={}, acct='{}', user='{}', `partition`='{}'",
-                    a.modified.0 / 1_000_000,
+                    a.modified.secs(),
                     a.account,
                     a.user.as_deref().unwrap_or(""),
                     a.partition.as_deref().unwrap_or("")

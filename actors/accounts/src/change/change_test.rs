@@ -358,3 +358,24 @@ fn a_coordinator_gives_no_more_than_his_account_has() {
     };
     assert_eq!(apply(&mut entities, &Action::AddUsers(new).into(), &cora, NOW), Err(ChangeRefusal::AdminLevel));
 }
+
+#[test]
+fn a_coordinator_takes_a_user_in_but_leaves_him_his_default_account() {
+    let mut entities = start();
+    let to_a = |user: &str| {
+        let one = |name: &str| vec![name.to_owned()];
+        let wanted = Some("a".to_owned());
+        Change::from(Action::AddUsers(AddUsers {
+            names: one(user),
+            accounts: one("a"),
+            default_account: wanted,
+            ..AddUsers::default()
+        }))
+    };
+    let cora = Actor { name: "cora".to_owned(), believed: false };
+    apply(&mut entities, &to_a("bob"), &cora, NOW).unwrap();
+    assert!(entities.association("one", "a", "bob", None).is_some());
+    assert_eq!(entities.default_account("one", "bob"), Some("b"));
+    apply(&mut entities, &to_a("eve"), &cora, NOW).unwrap();
+    assert_eq!(entities.default_account("one", "eve"), Some("a"));
+}

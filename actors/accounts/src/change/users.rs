@@ -128,8 +128,9 @@ impl Work<'_> {
                         let users = vec![(user.clone(), cluster.clone())];
                         return Err(ChangeRefusal::NotInAccount { account: wanted.clone(), users });
                     }
+                    // A coordinator puts users into his accounts, but where their jobs run is not for him to say.
+                    _ if has && !(wanted.is_some() && self.is_operator()) => None,
                     Some(wanted) => Some(wanted.clone()),
-                    None if has => None,
                     None => first(),
                 };
                 if let Some(account) = default {
