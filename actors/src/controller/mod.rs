@@ -78,6 +78,8 @@ pub(crate) mod fixtures;
 #[cfg(test)]
 mod hres_test;
 #[cfg(test)]
+mod limits_test;
+#[cfg(test)]
 mod moves_test;
 #[cfg(test)]
 mod power_test;

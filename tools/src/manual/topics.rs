@@ -3,7 +3,7 @@
 use super::find::Entry;
 
 /// Every page, by its file's name.
-pub const PAGES: [(&str, &str); 39] = [
+pub const PAGES: [(&str, &str); 40] = [
     ("accounting", include_str!("../../../docs/accounting.md")),
     ("attacks", include_str!("../../../docs/attacks.md")),
     ("cli-filter", include_str!("../../../docs/cli-filter.md")),
@@ -21,6 +21,7 @@ pub const PAGES: [(&str, &str); 39] = [
     ("job-submit", include_str!("../../../docs/job-submit.md")),
     ("journal", include_str!("../../../docs/journal.md")),
     ("licenses", include_str!("../../../docs/licenses.md")),
+    ("limits", include_str!("../../../docs/limits.md")),
     ("log", include_str!("../../../docs/log.md")),
     ("logs", include_str!("../../../docs/logs.md")),
     ("minibatch", include_str!("../../../docs/minibatch.md")),

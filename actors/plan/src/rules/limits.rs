@@ -14,7 +14,7 @@ use garrick_model::{
 };
 
 /// What the rule reads.
-pub(crate) const READS: Reads = Reads::only("limits", |_| &[Fact::Partitions]);
+pub(crate) const READS: Reads = Reads::only("limits", |_| &[Fact::Partitions, Fact::Accounting]);
 
 /// Does the partition accept the job?
 pub(crate) fn gate(view: &ClusterView, job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {

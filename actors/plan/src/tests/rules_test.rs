@@ -33,11 +33,12 @@ fn each_rule_says_once_what_it_reads() {
 /// What each reads by its code, besides nodes and the job.
 #[test]
 fn each_rule_names_the_facts_that_it_reads() {
-    use Fact::{Closings, Licenses, LicensesHeld, Partitions, Policy, Reservations};
+    use Fact::{Accounting, Closings, Licenses, LicensesHeld, Partitions, Policy, Reservations};
     let all = Minds { licenses: true, reservations: true };
     let reads: Vec<(&str, &[Fact])> = RULES.iter().map(|rule| (rule.rule, (rule.facts)(all))).collect();
-    let known: [(&str, &[Fact]); 12] = [
-        ("limits", &[Partitions]),
+    let known: [(&str, &[Fact]); 13] = [
+        ("limits", &[Partitions, Accounting]),
+        ("accounting", &[Accounting]),
         ("bounds", &[Policy]),
         ("reservations", &[Closings, Reservations]),
         ("licenses", &[Licenses, LicensesHeld]),

@@ -15,6 +15,7 @@ use std::{
 
 /// Key and test.
 const GLOBAL_EFFECTS: &[(&str, &str)] = &[
+    ("AccountingStorageEnforce", "accounts_and_qos_that_the_user_may_not_have_are_refused_where_that_is_enforced"),
     (
         "AllowSpecResourcesUsage",
         "cores_left_to_the_system_make_the_node_the_jobs_own_and_count_where_the_site_allows_it",
@@ -216,6 +217,7 @@ const PARTITION_EFFECTS: &[(&str, &str)] = &[
     ("State", "jobs_for_a_closed_partition_go_to_its_alternate"),
     ("TRESBillingWeights", "a_partitions_weights_say_what_a_job_is_billed"),
     ("AllocNodes", "a_partition_says_who_may_come_and_where_its_jobs_go"),
+    ("QOS", "the_qos_of_a_partition_limits_its_jobs_unless_theirs_goes_over_it"),
     ("AllowQos", "accounts_and_qos_are_allowed_or_denied"),
     ("DenyAccounts", "accounts_and_qos_are_allowed_or_denied"),
     ("DefMemPerNode", "a_partition_says_who_may_come_and_where_its_jobs_go"),
