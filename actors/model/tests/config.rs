@@ -95,7 +95,6 @@ fn a_site_configuration_is_warned_of_only_where_it_is_not_honoured() {
         "41: SchedulerParameters=bf_interval=60,bf_continue,default_queue_depth=500",
         "47: PriorityWeightFairshare=10000",
         "60: AccountingStorageHost=db1",
-        "71: QOS=gpu",
         "68: PartitionName=debug",
     ];
     assert_eq!(said, want);

@@ -18,6 +18,7 @@ use garrick_events::{
 use garrick_model::{
     config::{DynamicNode, PartitionChange, Whereabouts},
     crontab::{Crontab, CrontabJob},
+    entities::association::AssocId,
     ids::{ArrayTask, JobId, NodeIndex, RequestId, Sluid, StepKey},
     mail::Mail,
     messages::{command::JobChange, node::RequeuePolicy},
@@ -789,6 +790,14 @@ pub fn tasks() -> Vec<ControllerEvent> {
         three,
         three_mark,
     ]
+}
+
+/// What came to version 2: a job with an association of accounting.
+pub fn associated() -> Vec<ControllerEvent> {
+    let spec = JobSpec { account: Some("physics".into()), qos: Some("normal".into()), ..plain_spec() };
+    let mut job = record(75, spec);
+    job.resolved.association = Some(AssocId(17));
+    vec![ControllerEvent::Job { job: JobId(75), event: Box::new(JobEvent::Submitted(Box::new(job))) }]
 }
 
 /// What came to version 2: an array that asks for something else while it waits, and so does one of its tasks.

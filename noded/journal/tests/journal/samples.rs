@@ -92,6 +92,7 @@ fn a_snapshot_anywhere_and_what_follows_it_come_to_all_events() {
         controller_events::fencing(),
         controller_events::tasks(),
         controller_events::revised(),
+        controller_events::associated(),
         controller_events::dynamic_nodes(),
         controller_events::followers(),
         controller_events::step_records(),
@@ -312,6 +313,12 @@ fn events_of_a_journal_of_an_earlier_version_are_numbered_from_1() {
 }
 
 #[test]
+fn jobs_with_associations_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-associations.journal"));
+    assert_same(&read, &controller_events::associated());
+}
+
+#[test]
 fn jobs_that_were_changed_while_they_waited_in_a_controllers_journal_of_version_2_read_back() {
     let read: Vec<ControllerEvent> = all(&sample("version-2-revised.journal"));
     assert_same(&read, &controller_events::revised());
@@ -521,6 +528,12 @@ fn make_the_sample_of_tasks() {
 #[ignore = "makes tests/data/version-2-revised.journal, by hand"]
 fn make_the_sample_of_changes() {
     replace(&sample("version-2-revised.journal"), controller_events::revised()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-associations.journal, by hand"]
+fn make_the_sample_of_associations() {
+    replace(&sample("version-2-associations.journal"), controller_events::associated()).unwrap();
 }
 
 #[test]
