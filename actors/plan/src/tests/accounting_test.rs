@@ -4,7 +4,7 @@
 
 use crate::{
     fixtures::cluster,
-    plan::{Plan, plan},
+    plan::{Plan, kept::plan_to_keep, plan},
     snapshot::{
         accounting::{Accounting, AccountingTable, Past, PastUsage},
         facts::{AllocationUnit, ClusterView},
@@ -445,4 +445,25 @@ proptest! {
             prop_assert!(starts || plan.reasons.iter().any(|(of, _)| *of == job.id));
         }
     }
+}
+
+#[test]
+fn a_repair_offers_a_start_to_who_waited_for_a_limit_and_a_changed_limit_needs_a_new_plan() {
+    let one = limited(On::Physics, count(Count::GrpJobs, 1));
+    let waiting = queue(vec![asks(1), asks(1)]);
+    let (first, kept) = plan_to_keep(site(waiting.clone(), &one), NOW);
+    assert_eq!(outcome(&first, 2), ["", "AssocGrpJobsLimit"]);
+    let table = kept.as_ref().map(|_| ()).map_err(|_| "plans with limits are kept");
+    assert_eq!(table, Ok(()));
+    // Job 1 runs on node 0, and job 2 goes on waiting.
+    let mut busy = site(vec![waiting[1].clone()], &one);
+    let runs = running(&mut busy, 1, 1, 300);
+    busy.accounting = busy.accounting.clone().counting(&[runs], &busy.partitions, NOW);
+    let (repaired, kept) = kept.unwrap().repair(busy.clone(), NOW).unwrap();
+    assert!(repaired.starts.is_empty());
+    // It ends: the place is job 2's, without a new plan.
+    let (repaired, kept) = kept.repair(site(vec![waiting[1].clone()], &one), NOW).unwrap();
+    assert_eq!(repaired.starts.iter().map(|start| start.job.0).collect::<Vec<_>>(), [2]);
+    let other = site(vec![waiting[1].clone()], &limited(On::Physics, count(Count::GrpJobs, 0)));
+    assert!(kept.repair(other, NOW).is_err());
 }
