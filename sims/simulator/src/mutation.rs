@@ -150,6 +150,8 @@ pub enum Mutation {
     ReconfiguredNodesBeginAnew,
     /// The scheduler does not look at what partitions allow.
     LimitsOfPartitionsAreForgotten,
+    /// The scheduler does not look at limits of accounting.
+    LimitsOfAccountingAreForgotten,
 }
 
 impl Mutation {
@@ -167,6 +169,7 @@ impl Mutation {
         (Self::LeadersEndAlone, "components_end_and_are_queued_again_with_their_leader"),
         (Self::ShepherdsAreBegunAgain, "a_shepherd_is_begun_once"),
         (Self::LicensesAreTaken, "no_license_is_given_twice"),
+        (Self::LimitsOfAccountingAreForgotten, "no_limit_of_accounting_is_overbooked"),
         (Self::EndsAreRecordedTwice, "each_run_ends_exactly_once"),
         (Self::JobsAreForgotten, "an_accepted_job_is_never_lost"),
         (Self::EventsAreForgotten, "replay_comes_to_what_is_live"),

@@ -21,7 +21,7 @@ use garrick_plan::{
     },
     policy::policy,
     rules::{fair::FairShares, priority},
-    snapshot::{facts::Policy, qos::QosTable},
+    snapshot::{accounting::Accounting, facts::Policy, qos::QosTable},
 };
 use jiff::tz::TimeZone;
 use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
@@ -177,7 +177,11 @@ impl World {
             },
             licenses: self.licenses.clone(),
             qos: Arc::clone(&self.scheduler.qos),
-            accounting: self.accounting(),
+            accounting: if self.has(Mutation::LimitsOfAccountingAreForgotten) {
+                Accounting::default()
+            } else {
+                self.accounting()
+            },
             zone: &TimeZone::UTC,
         };
         let began = self.passed();

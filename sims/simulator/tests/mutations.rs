@@ -30,6 +30,7 @@ const fn first(mutation: Mutation) -> u64 {
         | Mutation::JoinsAreForgotten
         | Mutation::LeasesEndEarly
         | Mutation::LimitsAreForgotten
+        | Mutation::LimitsOfAccountingAreForgotten
         | Mutation::LimitsOfPartitionsAreForgotten
         | Mutation::OutcomesAreForgotten
         | Mutation::PatienceIsForgotten
