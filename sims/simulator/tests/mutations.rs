@@ -30,7 +30,6 @@ const fn first(mutation: Mutation) -> u64 {
         | Mutation::JoinsAreForgotten
         | Mutation::LeasesEndEarly
         | Mutation::LimitsAreForgotten
-        | Mutation::LimitsOfAccountingAreForgotten
         | Mutation::LimitsOfPartitionsAreForgotten
         | Mutation::OutcomesAreForgotten
         | Mutation::PatienceIsForgotten
@@ -57,6 +56,7 @@ const fn first(mutation: Mutation) -> u64 {
         Mutation::AnyNodeIsBelieved | Mutation::TasksAreMarkedBeforeTheyExist => 10,
         Mutation::IndexesAreReusedEarly => 15,
         Mutation::LeasesAreForgotten => 17,
+        Mutation::LimitsOfAccountingAreForgotten => 18,
         Mutation::GraceIsForgotten => 30,
         Mutation::TurnsAreForgotten => 32,
         Mutation::MemoryIsNotCounted => 37,
