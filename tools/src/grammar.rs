@@ -15,7 +15,7 @@ use crate::{
     },
     query::{
         arguments::{self, Arguments, Table},
-        cat, sacct, sdiag, sinfo, sprio, squeue, sreport, sstat,
+        cat, sacct, sdiag, sinfo, sprio, squeue, sreport, sshare, sstat,
     },
     step_lists::list_line,
     submit::{
@@ -37,7 +37,7 @@ use jiff::tz::TimeZone;
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// The commands that [`read_words`] knows.
-pub const COMMANDS: [&str; 21] = [
+pub const COMMANDS: [&str; 22] = [
     "sbatch",
     "salloc",
     "srun",
@@ -46,6 +46,7 @@ pub const COMMANDS: [&str; 21] = [
     "sinfo",
     "sprio",
     "sdiag",
+    "sshare",
     "sstat",
     "sacct",
     "scancel",
@@ -127,6 +128,8 @@ pub fn read_words(command: &str, words: &[OsString]) -> bool {
         "sdiag" => {
             taken_apart(&sdiag::TABLE, words).is_some_and(|arguments| sdiag::read(&arguments, no_variable).is_ok())
         }
+        "sshare" => taken_apart(&sshare::options::TABLE, words)
+            .is_some_and(|arguments| sshare::options::read(&arguments, &|| "root".to_owned()).is_ok()),
         "sstat" => {
             taken_apart(&sstat::options::TABLE, words).is_some_and(|arguments| sstat::options::read(&arguments).is_ok())
         }

@@ -4,7 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`options`], `submit` | `sbatch`, `salloc`, `srun`, `swait`, `sattach`, `sbcast`, `sgather`, `scrontab` |
-//! | `query` | `squeue`, `sinfo`, `sprio`, `sdiag`, `sstat`, `sacct`, `sreport`, `seff` |
+//! | `query` | `squeue`, `sinfo`, `sprio`, `sdiag`, `sshare`, `sstat`, `sacct`, `sreport`, `seff` |
 //! | `control` | `scancel`, `scontrol`, `sacctmgr`, `strigger`, `stail` |
 //! | `graph`, `step_lists` | graphs and lists of steps |
 //! | `executable` | which files are programs, and where they are in `PATH` |
@@ -49,7 +49,7 @@ use std::{
 type Command = fn(Vec<OsString>) -> i32;
 
 /// Every command.
-const COMMANDS: [(&str, Command); 22] = [
+const COMMANDS: [(&str, Command); 23] = [
     ("sbatch", submit::sbatch::main),
     ("srun", submit::srun::main),
     ("sattach", submit::attach::main),
@@ -58,6 +58,7 @@ const COMMANDS: [(&str, Command); 22] = [
     ("sinfo", query::sinfo::main),
     ("sprio", query::sprio::main),
     ("sdiag", query::sdiag::main),
+    ("sshare", query::sshare::main),
     ("sstat", query::sstat::main),
     ("sacct", query::sacct::main),
     ("sreport", query::sreport::main),

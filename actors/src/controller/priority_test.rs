@@ -13,7 +13,10 @@ use garrick_model::{
         qos::QosRecord,
     },
     ids::JobId,
-    messages::command::{CommandReply, CommandRequest, JobAction, JobChange, JobSelector},
+    messages::{
+        command::{CommandReply, CommandRequest, JobAction, JobChange, JobSelector},
+        shares::SharesBoard,
+    },
     refusal::Refusal,
     spec::{JobSpec, NodeCount},
     testing::spec,
@@ -177,6 +180,12 @@ fn fair_shares_count_in_priorities_and_follow_what_is_used() {
         let second = rig.submitted_as(1002, wide(1)).await;
         rig.until(first, |view| view.priority == 10_250).await;
         rig.until(second, |view| view.priority == 5_250).await;
+        let CommandReply::Priorities { jobs, .. } = rig.ask(1002, CommandRequest::ListPriorities).await else {
+            panic!()
+        };
+        let of_second = jobs.iter().find(|job| job.job == second).unwrap();
+        assert_eq!((of_second.account.as_deref(), of_second.qos_name.as_deref()), (Some("physics"), Some("normal")));
+        assert!((of_second.fairshare - 0.5).abs() < 1e-9);
         // Who has the less has the more: as of the next calculation, here because of a change of accounts.
         let saved = env.append(vec![used("alice", 1000.0)]);
         assert!(matches!(saved.await, Ok(Ok(_))));
@@ -187,4 +196,30 @@ fn fair_shares_count_in_priorities_and_follow_what_is_used() {
         let rules = rig.journal.replayed().usage.rules().clone();
         assert_eq!((rules.half_life_secs, rules.next_reset), (604_800, None));
     });
+}
+
+#[test]
+fn shares_are_shown_with_what_jobs_have_and_only_ones_own_where_usage_is_private() {
+    for (private, seen) in [("none", vec![1, 2, 3, 4]), ("usage", vec![3])] {
+        with_rig(&format!("PrivateData={private}\n{SITE}"), async |mut rig: Rig| {
+            let env = std::sync::Arc::clone(&rig.controller.env);
+            let who = Who { account: "physics".to_owned(), user: "bob".to_owned(), partition: None };
+            let used = ControllerEvent::Usage(Box::new(UsageEvent::User(who, meter(300.0))));
+            assert!(matches!(env.append(vec![used]).await, Ok(Ok(_))));
+            env.set_entities(std::sync::Arc::new(accounts()));
+            let job = rig.submitted(wide(1)).await;
+            rig.until(job, |view| view.eligible).await;
+            let ids =
+                |board: &SharesBoard| board.associations.iter().map(|own| own.association.id.0).collect::<Vec<_>>();
+            let CommandReply::Shares(own) = rig.ask(1001, CommandRequest::ListShares).await else { panic!() };
+            assert_eq!((ids(&own), own.qos.len()), (seen.clone(), 0));
+            let CommandReply::Shares(all) = rig.ask(0, CommandRequest::ShowAssociations).await else { panic!() };
+            assert_eq!((ids(&all), all.qos.len()), (vec![1, 2, 3, 4], 1));
+            let [root, physics, alice, bob] = &all.associations[..] else { panic!("{all:?}") };
+            let submitted = [root, physics, alice, bob].map(|own| own.load.submitted);
+            assert_eq!((submitted, all.qos[0].by_user["alice"].submitted), ([1, 1, 1, 0], 1));
+            assert!((bob.used["billing"] - 300.0).abs() < 0.1 && (root.used["billing"] - 300.0).abs() < 0.1);
+            assert_eq!((alice.factor, bob.factor, physics.factor), (Some(1.0), Some(0.5), None));
+        });
+    }
 }

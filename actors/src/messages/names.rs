@@ -60,6 +60,8 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::ListJobs { .. } => "ListJobs",
         CommandRequest::ListNodes => "ListNodes",
         CommandRequest::ListPriorities => "ListPriorities",
+        CommandRequest::ListShares => "ListShares",
+        CommandRequest::ShowAssociations => "ShowAssociations",
         CommandRequest::ShowStatistics => "ShowStatistics",
         CommandRequest::ResetStatistics => "ResetStatistics",
         CommandRequest::ListPartitions => "ListPartitions",

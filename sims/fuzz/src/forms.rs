@@ -125,6 +125,12 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
     }
     trace!(T);
     trace!(
+        Shares,
+        Count,
+        TresLimit,
+        AdminLevel,
+        QosFlag,
+        QosPreemptMode,
         AccountsRefusal,
         Action,
         AdminLevel,

@@ -221,6 +221,8 @@ fn flood(door: &Path, requests: &mut u64) -> Fallible<()> {
         CommandRequest::ShowConfig,
         CommandRequest::ListSteps { job: None, ended: true },
         CommandRequest::ListPriorities,
+        CommandRequest::ListShares,
+        CommandRequest::ShowAssociations,
         CommandRequest::Ping,
         CommandRequest::NameNodes(vec!["n[1-3]".to_owned()]),
     ];

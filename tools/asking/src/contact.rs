@@ -76,6 +76,7 @@ impl Contact {
             CommandReply::Partitions { .. } => "Partitions",
             CommandReply::Steps { .. } => "Steps",
             CommandReply::Priorities { .. } => "Priorities",
+            CommandReply::Shares(_) => "Shares",
             CommandReply::Licenses { .. } => "Licenses",
             CommandReply::Topologies { .. } => "Topologies",
             CommandReply::Reservations { .. } => "Reservations",

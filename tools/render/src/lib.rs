@@ -4,7 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`job_rows`], [`step_lines`] | which jobs and steps a listing shows, and which of them share a line |
-//! | [`squeue`], [`sinfo`], [`sprio`], [`sstat`] | the fields of these commands, and what is shown in each |
+//! | [`squeue`], [`sinfo`], [`sprio`], [`sshare`], [`sstat`] | the fields of these commands, and what is shown in each |
 //! | [`sacct`] | records of accounting |
 //! | [`sacctmgr`] | accounts, users, their associations and QOS |
 //! | [`sreport`] | what was used in a window of time |
@@ -34,6 +34,7 @@ pub mod sinfo;
 pub mod sprio;
 pub mod squeue;
 pub mod sreport;
+pub mod sshare;
 pub mod sstat;
 pub mod step_lines;
 pub mod steps;

@@ -389,3 +389,119 @@ pub mod accounting {
         with_steps(row, steps)
     }
 }
+
+/// The shares of a cluster of which `sshare` of Slurm 26.05.3 was seen; fewer accounts and kinds of TRES.
+pub fn shares_board() -> garrick_model::messages::shares::SharesBoard {
+    use garrick_model::{
+        entities::{
+            association::{AssocId, Association, Shares},
+            limits::{Count, TresLimit},
+            names::AdminLevel,
+            qos::{QosPreemptMode, QosRecord},
+        },
+        messages::shares::{AssocView, Load, QosView, SharesBoard, UserView},
+    };
+    let load = |counts: [u64; 3], cpus: u64, nodes: u64| {
+        let tres = [("cpu", cpus), ("mem", 100 * cpus), ("node", nodes), ("billing", cpus)];
+        let tres: std::collections::BTreeMap<String, u64> = tres.map(|(name, count)| (name.to_owned(), count)).into();
+        let left_secs = tres.iter().map(|(name, count)| (name.clone(), 600 * count)).collect();
+        let [jobs, accruing, submitted] = counts;
+        Load { jobs, accruing, submitted, tres, left_secs }
+    };
+    let used = |billed: f64, mins: [f64; 3]| {
+        let secs = [("billing", billed), ("cpu", 60.0 * mins[0]), ("mem", 60.0 * mins[1]), ("node", 60.0 * mins[2])];
+        secs.map(|(name, secs)| (name.to_owned(), secs)).into()
+    };
+    let assoc = |id: u32, parent: Option<u32>, account: &str, user: Option<&str>, shares: u32| Association {
+        id: AssocId(id),
+        cluster: "cluster".to_owned(),
+        account: account.to_owned(),
+        user: user.map(str::to_owned),
+        parent: parent.map(AssocId),
+        shares: Shares::Number(shares),
+        is_default: user == Some("alice") && account == "physics",
+        ..Association::default()
+    };
+    let view = |association: Association, depth, norm: [f64; 4], level_shares, factor: Option<f64>| AssocView {
+        lineage: if association.parent.is_some() { vec![association.account.clone()] } else { Vec::new() },
+        above: association.parent.map(|_| if depth == 1 { "root".to_owned() } else { "physics".to_owned() }),
+        association,
+        depth,
+        norm_shares: norm[0],
+        norm_usage: norm[1],
+        effective: norm[2],
+        level: norm[3],
+        level_shares,
+        factor,
+        ..AssocView::default()
+    };
+    let inf = f64::INFINITY;
+    let mut all = vec![
+        view(assoc(1, None, "root", None, 1), 0, [0.0, 1.0, 1.0, 0.0], 1, None),
+        view(assoc(31, Some(1), "root", Some("root"), 1), 1, [0.1, 0.0, 0.0, inf], 10, Some(1.0)),
+        view(assoc(13, Some(1), "chem", None, 7), 1, [0.7, 0.007_624, 0.007_624, 91.817_105], 10, None),
+        view(assoc(20, Some(13), "chem", Some("alice"), 1), 2, [0.2, 0.006_777, 0.888_889, 0.225], 5, Some(3.0 / 7.0)),
+        view(assoc(3, Some(1), "physics", None, 1), 1, [0.1, 0.992_376, 0.992_376, 0.100_768], 10, None),
+        view(
+            assoc(16, Some(3), "physics", Some("alice"), 10),
+            2,
+            [10.0 / 12.0, 0.431_830, 0.435_148, 1.915_059],
+            12,
+            Some(2.0 / 7.0),
+        ),
+        view(assoc(4, Some(3), "astro", None, 1), 2, [1.0 / 12.0, 0.560_546, 0.564_852, 0.147_531], 12, None),
+        view(assoc(17, Some(4), "astro", Some("bob"), 1), 3, [1.0, 0.560_546, 1.0, 1.0], 1, Some(1.0 / 7.0)),
+    ];
+    for (at, billed, mins, wall_mins, load) in [
+        (0, 1180.41, [21.5, 2063.5, 10.5], 10.02, load([2, 8, 11], 12, 3)),
+        (2, 8.5, [0.5, 14.5, 0.0], 0.05, Load::default()),
+        (3, 7.5, [0.5, 13.5, 0.0], 0.05, Load::default()),
+        (4, 1171.41, [21.5, 2048.5, 10.5], 9.97, load([2, 7, 10], 12, 3)),
+        (5, 509.74, [10.0, 945.0, 6.0], 6.87, load([1, 5, 7], 4, 1)),
+        (6, 661.67, [11.0, 1103.0, 3.5], 3.1, load([1, 2, 3], 8, 2)),
+        (7, 661.67, [11.0, 1103.0, 3.5], 3.1, load([1, 2, 3], 8, 2)),
+    ] {
+        all[at] = AssocView { used: used(billed, mins), wall_secs: 60.0 * wall_mins, load, ..all[at].clone() };
+    }
+    let limits = &mut all[5].association.limits;
+    limits.counts = [(Count::GrpJobs, 5), (Count::MaxJobs, 3)].into();
+    limits.tres.insert(TresLimit::GrpTres, [("cpu".to_owned(), 8)].into());
+    limits.tres.insert(TresLimit::MaxTresPerJob, [("cpu".to_owned(), 4)].into());
+    let mut normal = QosRecord::new(1, "normal");
+    normal.limits.counts.insert(Count::MaxJobsPerAccount, 2);
+    let mut high = QosRecord { priority: 100, ..QosRecord::new(2, "high") };
+    high.preempt_mode.insert(QosPreemptMode::Requeue);
+    let empty = |record| QosView {
+        record,
+        used: [].into(),
+        wall_secs: 0.0,
+        load: Load::default(),
+        by_account: [].into(),
+        by_user: [].into(),
+    };
+    let one = load([1, 5, 7], 4, 1);
+    let normal = QosView {
+        used: [("billing".to_owned(), 1119.450_094)].into(),
+        wall_secs: 594.0,
+        load: load([2, 7, 10], 12, 3),
+        by_account: [("physics".to_owned(), one.clone())].into(),
+        by_user: [("alice".to_owned(), one)].into(),
+        ..empty(normal)
+    };
+    let user = |name: &str, account: Option<&str>, wckey: Option<&str>, admin| UserView {
+        name: name.to_owned(),
+        default_account: account.map(str::to_owned),
+        default_wckey: wckey.map(str::to_owned),
+        admin,
+    };
+    SharesBoard {
+        fair_tree: true,
+        tres: ["cpu", "mem", "energy", "node", "billing"].map(str::to_owned).into(),
+        associations: all,
+        qos: vec![normal, empty(high)],
+        users: vec![
+            user("alice", Some("physics"), Some("proj1"), AdminLevel::None),
+            user("eve", None, None, AdminLevel::Operator),
+        ],
+    }
+}

@@ -7,7 +7,7 @@ use crate::{
         arguments::{Table, Word},
         table::{self, OptionDef, options_of},
     },
-    query::{cat, records, sacct, sdiag, sinfo, sprio, squeue, sreport, sstat},
+    query::{cat, records, sacct, sdiag, sinfo, sprio, squeue, sreport, sshare, sstat},
     site::{certs, check, down, init, install, status, token, up, why, words},
     submit::{attach, file_settings, scrontab, sgather},
 };
@@ -45,7 +45,7 @@ const fn with(table: &'static Table, variables: &'static [inputs::Input]) -> Com
 }
 
 /// Every command that is installed.
-pub static COMMANDS: [Command; 22] = [
+pub static COMMANDS: [Command; 23] = [
     submit(table::Command::Sbatch),
     submit(table::Command::Salloc),
     submit(table::Command::Srun),
@@ -57,6 +57,7 @@ pub static COMMANDS: [Command; 22] = [
     with(&squeue::options::TABLE, inputs::SQUEUE),
     with(&sinfo::options::TABLE, inputs::SINFO),
     own(&sprio::options::TABLE),
+    own(&sshare::options::TABLE),
     own(&sstat::options::TABLE),
     with(&sacct::options::TABLE, inputs::SACCT),
     own(&sacct::used::SEFF),

@@ -1,4 +1,4 @@
-//! Query commands: `squeue`, `sinfo`, `sprio`, `sdiag`, `sstat`, `sacct` and `sreport`, and what they share with the control commands; `garrick cat` and `garrick
+//! Query commands: `squeue`, `sinfo`, `sprio`, `sdiag`, `sshare`, `sstat`, `sacct` and `sreport`, and what they share with the control commands; `garrick cat` and `garrick
 //! steps`.
 
 pub mod arguments;
@@ -11,4 +11,5 @@ pub mod sinfo;
 pub mod sprio;
 pub mod squeue;
 pub mod sreport;
+pub mod sshare;
 pub mod sstat;

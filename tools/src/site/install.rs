@@ -25,9 +25,10 @@ pub(crate) static TABLE: Table = Table {
 };
 
 /// Names of commands.
-pub const COMMANDS: [&str; 22] = [
+pub const COMMANDS: [&str; 23] = [
     "garrick", "sbatch", "srun", "sattach", "sbcast", "sgather", "salloc", "squeue", "sinfo", "sprio", "sdiag",
-    "sacct", "sacctmgr", "scancel", "scontrol", "scrontab", "seff", "sreport", "sstat", "stail", "strigger", "swait",
+    "sacct", "sacctmgr", "scancel", "scontrol", "scrontab", "seff", "sreport", "sshare", "sstat", "stail", "strigger",
+    "swait",
 ];
 
 /// Names of daemons, with the program that each is.

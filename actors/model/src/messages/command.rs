@@ -14,6 +14,7 @@ use crate::{
         priority::{JobPriority, PriorityWeights},
         records::RecordsPlace,
         request_change::RequestChange,
+        shares::SharesBoard,
         statistics::Statistics,
         stepd::StepsOrder,
     },
@@ -144,6 +145,10 @@ pub enum CommandRequest {
     ResetStatistics,
     /// The factors behind the priorities of jobs that wait. Repeatable. Answer: `Priorities`.
     ListPriorities,
+    /// Shares and usage of associations (`sshare`). Repeatable. Answer: `Shares`.
+    ListShares,
+    /// The same with QOS and users (`scontrol show assoc_mgr`). Repeatable. Answer: `Shares`.
+    ShowAssociations,
     /// Effective configuration as `Key = Value` pairs. Repeatable. Answer: `Config`.
     ShowConfig,
     /// The script of a job. Repeatable. Answer: `Script`.
@@ -372,6 +377,8 @@ impl CommandRequest {
             | Self::CountMessages { .. }
             | Self::ShowStatistics
             | Self::ListPriorities
+            | Self::ListShares
+            | Self::ShowAssociations
             | Self::ShowConfig
             | Self::ShowScript { .. }
             | Self::ShowCrontab { .. }
@@ -940,6 +947,8 @@ pub enum CommandReply {
         /// A job for each of its partitions, in id order.
         jobs: Vec<JobPriority>,
     },
+    /// To `ListShares` and `ShowAssociations`.
+    Shares(Box<SharesBoard>),
     /// To `ListLicenses`, in name order.
     Licenses {
         /// Licenses.

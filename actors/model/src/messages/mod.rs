@@ -20,6 +20,7 @@ pub mod node;
 pub mod priority;
 pub mod records;
 pub mod request_change;
+pub mod shares;
 pub mod shepherd;
 pub mod shepherd_link;
 pub mod statistics;

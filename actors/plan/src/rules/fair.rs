@@ -15,14 +15,16 @@ use crate::{
 };
 use garrick_model::{
     entities::{
-        Entities,
+        Entities, NORMAL,
         association::{AssocId, Association, Shares},
+        qos::QosRecord,
         used::{Used, Who},
     },
     time::Timestamp,
     view::JobView,
 };
 use std::{
+    borrow::Cow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -62,6 +64,13 @@ pub struct Share {
     pub factor: Option<f64>,
 }
 
+/// What an association has, with what it inherits.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Own {
+    priority: u32,
+    default_qos: Option<String>,
+}
+
 /// The fair shares of a cluster at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FairShares {
@@ -69,11 +78,12 @@ pub struct FairShares {
     pub as_of: Timestamp,
     /// What they were calculated from.
     pub entities: Arc<Entities>,
-    cluster: String,
     shares: BTreeMap<AssocId, Share>,
     /// From the root down: each account, its users by name, then its accounts by name.
     order: Vec<AssocId>,
-    priorities: BTreeMap<AssocId, u32>,
+    own: BTreeMap<AssocId, Own>,
+    /// By user, in the order of ids: an index, since a pass looks up the association of each job that waits.
+    by_user: BTreeMap<String, Vec<AssocId>>,
     greatest_priority: u32,
     greatest_qos: u32,
     /// How they were calculated.
@@ -98,16 +108,24 @@ impl FairShares {
             Method::Classic { dampening } => tree.classic(dampening),
         }
         let Tree { shares, order, .. } = tree;
-        let priority = |id: &AssocId| (*id, entities.effective(*id).priority.unwrap_or(0));
-        let priorities: BTreeMap<AssocId, u32> = order.iter().map(priority).filter(|(_, own)| *own > 0).collect();
+        let mut by_user: BTreeMap<String, Vec<AssocId>> = BTreeMap::new();
+        let mut users: BTreeMap<AssocId, Own> = BTreeMap::new();
+        for own in entities.living(cluster) {
+            let effective = entities.effective(own.id);
+            let priority = effective.priority.unwrap_or(0);
+            users.insert(own.id, Own { priority, default_qos: effective.default_qos });
+            if let Some(user) = &own.user {
+                by_user.entry(user.clone()).or_default().push(own.id);
+            }
+        }
         Self {
             as_of,
-            cluster: cluster.to_owned(),
-            greatest_priority: priorities.values().copied().max().unwrap_or(0),
+            greatest_priority: users.values().map(|own| own.priority).max().unwrap_or(0),
+            by_user,
+            own: users,
             greatest_qos: entities.qos.values().filter(|qos| !qos.deleted).map(|qos| qos.priority).max().unwrap_or(0),
             shares,
             order,
-            priorities,
             method,
             qos: BTreeMap::new(),
             entities,
@@ -146,27 +164,42 @@ impl FairShares {
         self.shares.get(&id)
     }
 
-    /// The association of a job: for its partition if it has one, or else the first that it may run in.
+    /// The association of a job, as [`Entities::association_of_job`] has it: for its partition if it has one, or else the first that
+    /// it may run in.
     pub fn association(&self, job: &JobView) -> Option<&Association> {
+        let of_user = self.by_user.get(lower(&job.user).as_ref())?;
+        let of_user = || of_user.iter().filter_map(|id| self.entities.associations.get(id));
+        let asked = job.spec.account.as_deref().filter(|account| !account.is_empty()).map(lower);
+        let account = match &asked {
+            Some(account) => account.as_ref(),
+            None => of_user().find(|own| own.is_default)?.account.as_str(),
+        };
         let partition = job.allocation.as_ref().map(|run| &run.partition).or(job.partitions.first());
-        self.entities.association_of_job(
-            &self.cluster,
-            job.spec.account.as_deref(),
-            &job.user,
-            partition.map(String::as_str),
-        )
+        let named = of_user()
+            .find(|own| own.account == account && own.partition.is_some() && own.partition.as_ref() == partition);
+        named.or_else(|| of_user().find(|own| own.account == account && own.partition.is_none()))
+    }
+
+    /// The QOS of a job, as [`Entities::qos_of_job`] has it.
+    pub fn qos_of(&self, job: &JobView, association: Option<&Association>) -> Option<&QosRecord> {
+        let living = |name: &str| self.entities.qos.get(name).filter(|qos| !qos.deleted);
+        if let Some(asked) = job.spec.qos.as_deref().filter(|asked| !asked.is_empty()) {
+            return living(&lower(asked));
+        }
+        let default = association.and_then(|own| self.own.get(&own.id)?.default_qos.as_deref());
+        living(default.unwrap_or(NORMAL))
     }
 
     /// The factors of a job's association and QOS. `normal_assoc`, `normal_qos`: priorities divided by the greatest one.
     pub fn standing(&self, job: &JobView, normal_assoc: bool, normal_qos: bool) -> Standing {
         let association = self.association(job);
-        let qos = self.entities.qos_of_job(job.spec.qos.as_deref(), association);
+        let qos = self.qos_of(job, association);
         let part = |own: u32, greatest: u32, normal: bool| match (normal, greatest) {
             (false, _) => f64::from(own),
             (true, 0) => 0.0,
             (true, greatest) => f64::from(own) / f64::from(greatest),
         };
-        let own = association.and_then(|own| self.priorities.get(&own.id)).copied().unwrap_or(0);
+        let own = association.and_then(|own| self.own.get(&own.id)).map_or(0, |own| own.priority);
         Standing {
             fairshare: association.and_then(|own| self.shares.get(&own.id)?.factor).unwrap_or(0.0),
             assoc: part(own, self.greatest_priority, normal_assoc),
@@ -462,6 +495,11 @@ fn shares_of(own: &Association) -> u64 {
 
 fn part(of: f64, whole: f64) -> f64 {
     if whole > 0.0 { of / whole } else { 0.0 }
+}
+
+/// Names are nearly always in lower case already.
+fn lower(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|b| b.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
 }
 
 /// Sums of shares are far below 2^53.

@@ -12,7 +12,7 @@
 //! | `selection` | which jobs a request means |
 //! | `commands`, `updates`, `top`, `members`, `partitions`, `reservations` | changes |
 //! | `crontabs`, `triggers` | crontabs, triggers |
-//! | `queries`, `priorities` | queries |
+//! | `queries`, `priorities`, `shares` | queries |
 //! | [`fair_queue`] | limits the waiting requests of a user, and decides which request is next |
 //! | [`vouching`] | for which users a node may speak |
 //! | `agents` | agents' connections and their messages |
@@ -37,6 +37,7 @@ mod queries;
 mod reservations;
 mod route;
 mod selection;
+mod shares;
 pub mod shell;
 pub mod sight;
 mod site_checks;

@@ -57,13 +57,16 @@ fn in_partition(rules: &priority::Rules, job: &JobView, partition: &str) -> JobP
         let tres = rules.settings.tres.iter().map(|(kind, _)| calculated.tres[priority::place(*kind)]).collect();
         (calculated, rules.number(&calculated), tres)
     };
+    // Those by which it is judged, also where it names none.
+    let association = rules.fair.association(job);
+    let qos = rules.fair.qos_of(job, association).map(|qos| qos.name.clone());
     JobPriority {
         job: job.id,
         array_task: job.array_task,
         uid: job.uid,
         user: job.user.clone(),
-        account: job.spec.account.clone(),
-        qos_name: job.spec.qos.clone(),
+        account: association.map(|own| own.account.clone()).or_else(|| job.spec.account.clone()),
+        qos_name: qos.or_else(|| job.spec.qos.clone()),
         partition: partition.to_owned(),
         priority,
         age: factors.age,

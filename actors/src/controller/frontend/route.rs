@@ -89,6 +89,8 @@ impl FrontendCore {
                 false => Err(Refusal::AccessDenied),
             },
             CommandRequest::ListPriorities => Ok(Some(self.list_priorities(by))),
+            CommandRequest::ListShares => Ok(Some(self.list_shares(by, now, false))),
+            CommandRequest::ShowAssociations => Ok(Some(self.list_shares(by, now, true))),
             CommandRequest::ShowStatistics => {
                 turn.run(FrontendErrand::ShowStatistics(request));
                 Ok(None)

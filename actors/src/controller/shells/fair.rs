@@ -3,6 +3,7 @@
 //! Without accounting there is nothing of either.
 
 use super::env::Env;
+use crate::log::committed::Committed;
 use garrick_events::{
     event::ControllerEvent,
     usage::{Usage, UsageEvent, UsageRules},
@@ -27,14 +28,18 @@ use std::{
 
 /// Fair shares of now.
 pub fn of_now(env: &Env, now: Timestamp) -> FairShares {
-    let entities = env.entities();
+    shares(env.entities(), &env.committed, &env.config(), now)
+}
+
+/// Fair shares of a moment.
+pub fn shares(entities: Arc<Entities>, committed: &Committed, config: &Config, now: Timestamp) -> FairShares {
     if entities.associations.is_empty() {
         return FairShares::default();
     }
-    let (config, usage) = (env.config(), env.committed.usage());
+    let usage = committed.usage();
     let used: BTreeMap<Who, _> = usage.used_by_users(now).map(|(who, used)| (who.clone(), used)).collect();
     let by_qos = usage.used_by_qos(now).map(|(name, used)| (name.to_owned(), used)).collect();
-    FairShares::new(entities, &config.cluster_name, &used, method(&config), now).with_qos(by_qos)
+    FairShares::new(entities, &config.cluster_name, &used, method(config), now).with_qos(by_qos)
 }
 
 /// Fair shares as of the last calculation, which is repeated if it is due.

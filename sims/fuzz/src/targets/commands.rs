@@ -34,6 +34,7 @@ pub(super) const WORDS: Target = Target {
             ("squeue", &["-o", "%.18i %.9P %j", "-S", "-p,i", "-t", "PD,R", "-j5", "-O", "JobID:10,Name"]),
             ("sinfo", &["-N", "-o", "%N %T", "-t", "idle,drain", "-S", "+N"]),
             ("sprio", &["-o", "%i %Y", "-w"]),
+            ("sshare", &["-a", "-A", "physics", "-o", "account,levelfs%30", "-P"]),
             ("sdiag", &["-i", "--json"]),
             ("scancel", &["12_[1-4]", "-s", "USR1", "-t", "PD", "5609.7"]),
             ("sattach", &["5609.7", "--output-filter=3"]),

@@ -7,6 +7,7 @@ use std::{
     io::{self, Write},
 };
 
+pub mod assoc_mgr;
 pub mod job;
 pub mod license;
 pub mod node;

@@ -15,6 +15,7 @@
 //! | `steps` | `notify`, `update StepId=` |
 //! | `site` | `completing`, `errnumstr`, `getaddrs`, `wait_job`, `token`, `cluster` |
 
+mod assoc_mgr;
 pub mod daemons;
 mod job_keys;
 pub mod jobs;

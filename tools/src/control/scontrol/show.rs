@@ -1,6 +1,6 @@
 //! `scontrol show`.
 
-use super::{Session, licenses, reservations, too_few, too_many, topology};
+use super::{Session, assoc_mgr, licenses, reservations, too_few, too_many, topology};
 use crate::query::{
     choices::{self, ChoiceError},
     sinfo::{self, Loaded},
@@ -74,7 +74,7 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
     let Some(entity) = entity(typed) else {
         return session.plain_error(format_args!("invalid entity:{typed} for keyword:show"));
     };
-    if entity != "topology" && rest.len() > 1 {
+    if !matches!(entity, "topology" | "assoc_mgr") && rest.len() > 1 {
         return too_many(session, "show");
     }
     let name = rest.first().cloned();
@@ -84,9 +84,9 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         "hostnames" | "hostlist" | "hostlistsorted" => host_list(session, entity, name),
         "jobs" => jobs(session, name.as_deref()),
         "aliases" => aliases(session, name.as_deref()),
-        // There are none: no burst buffers, no federation, and nothing of accounting that is remembered here.
+        // There are none: no burst buffers, no federation.
         "bbstat" | "burstbuffer" | "dwstat" | "federation" => 0,
-        "assoc_mgr" => session.print(|out| out.write_all(NOTHING_CACHED.as_bytes())),
+        "assoc_mgr" => assoc_mgr::show(session, &rest),
         "topology" => topology::show(session, &rest),
         "topoconf" => topology::show_file(session),
         "licenses" => licenses::show(session, name.as_deref()),
@@ -120,10 +120,6 @@ fn entity(typed: &str) -> Option<&'static str> {
         }
     }
 }
-
-/// `show assoc_mgr` where no accounting is remembered.
-const NOTHING_CACHED: &str = "Current Association Manager state\n\nNo users currently cached in Slurm.\n\n\n\
-                              No associations currently cached in Slurm.\n\n\nNo QOS currently cached in Slurm.\n\n";
 
 /// Names of the nodes on a host, by the configuration; nothing where there is none.
 fn aliases(session: &Session, host: Option<&str>) -> i32 {

@@ -88,7 +88,7 @@ pub fn prefix_of_built(built: &Path) -> io::Result<PathBuf> {
 }
 
 /// What `garrick install` installs: folder, name, program.
-const GARRICK: [(&str, &str, &str); 22] = [
+const GARRICK: [(&str, &str, &str); 23] = [
     ("bin", "sacct", "garrick"),
     ("bin", "sacctmgr", "garrick"),
     ("bin", "salloc", "garrick"),
@@ -105,6 +105,7 @@ const GARRICK: [(&str, &str, &str); 22] = [
     ("bin", "squeue", "garrick"),
     ("bin", "sreport", "garrick"),
     ("bin", "srun", "srun"),
+    ("bin", "sshare", "garrick"),
     ("bin", "sstat", "garrick"),
     ("bin", "strigger", "garrick"),
     ("bin", "swait", "garrick"),

@@ -314,7 +314,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         .shown(Show::Value(|c| Text(NULL).show(&c.priority.tres_text)))
         .shown_if(Config::multifactor),
     Key::honoured("PrivateData", "none", |c, text| private::private_data(&mut c.private_data, text),
-        "what ordinary users may not see of others: any of `jobs`, `nodes`, `partitions`, `reservations`")
+        "what ordinary users may not see of others: any of `jobs`, `nodes`, `partitions`, `reservations`, `usage`, `users`")
         .shown(Show::Value(|c| c.private_data.text())),
     Key::own_way("ProctrackType", "proctrack/cgroup"),
     Key::honoured("Prolog", "", |c, text| add(&mut c.prolog, text), "a program that runs on each node before a job")

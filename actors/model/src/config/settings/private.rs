@@ -39,9 +39,9 @@ const WORDS: &[(&str, PrivateKind)] = &[
 ];
 
 impl PrivateKind {
-    /// The controller hides it. The others are for accounting.
+    /// The controller hides it. The others are for accounting alone.
     const fn is_of_controller(self) -> bool {
-        matches!(self, Self::Jobs | Self::Nodes | Self::Partitions | Self::Reservations)
+        matches!(self, Self::Jobs | Self::Nodes | Self::Partitions | Self::Reservations | Self::Usage | Self::Users)
     }
 
     /// The service of accounting hides it.
@@ -120,7 +120,8 @@ mod tests {
     fn private_data_is_shown_in_order_and_unknown_words_are_refused() {
         let data = PrivateData::parse("Users,jobs, nodes,jobs").unwrap();
         assert_eq!(data.text(), "jobs,nodes,users");
-        assert_eq!(data.without_effect(), "users");
+        assert_eq!(data.without_effect(), "");
+        assert_eq!(PrivateData::parse("usage,accounts").unwrap().without_effect(), "accounts");
         assert!(data.has(PrivateKind::Jobs) && !data.has(PrivateKind::Reservations));
         assert_eq!(PrivateData::parse("none").unwrap().text(), "none");
         assert_eq!(PrivateData::parse("").unwrap(), PrivateData::default());
