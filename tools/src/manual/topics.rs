@@ -10,6 +10,7 @@ pub const PAGES: [(&str, &str); 40] = [
     ("crontabs", include_str!("../../../docs/crontabs.md")),
     ("dynamic-nodes", include_str!("../../../docs/dynamic-nodes.md")),
     ("failures", include_str!("../../../docs/failures.md")),
+    ("fair-share", include_str!("../../../docs/fair-share.md")),
     ("files", include_str!("../../../docs/files.md")),
     ("fuzzing", include_str!("../../../docs/fuzzing.md")),
     ("glossary", include_str!("../../../docs/glossary.md")),
