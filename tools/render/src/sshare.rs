@@ -42,7 +42,7 @@ pub static FIELDS: &[Field] = &[
     field("Cluster", 10, Kind::Text, |row| row.view.association.cluster.clone()),
     field("EffectvUsage", 13, Kind::Number, |row| six(row.view.effective)),
     field("FairShare", 10, Kind::Number, |row| row.view.factor.map_or_else(String::new, six)),
-    field("GrpTRESMins", 30, Kind::Text, |row| limits(row)),
+    field("GrpTRESMins", 30, Kind::Text, limits),
     field("GrpTRESRaw", 30, Kind::Text, |row| counts(row, |name| minutes(row.view.used.get(name)))),
     field("ID", 6, Kind::Number, |row| row.view.association.id.0.to_string()),
     field("LevelFS", 10, Kind::Number, |row| if row.is_root() || !row.fair_tree { String::new() } else { level(row.view.level) }),

@@ -481,7 +481,7 @@ pub fn shares_board() -> garrick_model::messages::shares::SharesBoard {
     };
     let one = load([1, 5, 7], 4, 1);
     let normal = QosView {
-        used: [("billing".to_owned(), 1119.450_094)].into(),
+        used: [("billing".to_owned(), 1_119.450_094)].into(),
         wall_secs: 594.0,
         load: load([2, 7, 10], 12, 3),
         by_account: [("physics".to_owned(), one.clone())].into(),

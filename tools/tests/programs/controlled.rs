@@ -5,10 +5,12 @@
 
 use garrick_frame::{Decoder, Hello, HelloReply, PROTOCOL, Traced, encode, limits};
 use garrick_model::{
+    entities::association::{AssocId, Association},
     ids::JobId,
     messages::{
         command::{CommandReply, CommandRequest, JobAction, JobSelector, TraceLine},
         priority::{JobPriority, PriorityWeights},
+        shares::{AssocView, SharesBoard},
     },
     refusal::Refusal,
     time::Timestamp,
@@ -357,6 +359,59 @@ fn priorities_are_taken_apart() {
     assert_eq!(place.run(&["sprio", "x"]), said("", "sprio: error: Unrecognized option: x\n", 1));
 }
 
+/// The root of a cluster's accounts, with the user who asks and another.
+fn has_shares(request: CommandRequest) -> Vec<CommandReply> {
+    let (CommandRequest::ListShares | CommandRequest::ShowAssociations) = request else {
+        return knows_nothing(request);
+    };
+    let own = |id: u32, user: Option<&str>| Association {
+        id: AssocId(id),
+        cluster: "test".to_owned(),
+        account: "root".to_owned(),
+        user: user.map(str::to_owned),
+        parent: user.map(|_| AssocId(1)),
+        ..Association::default()
+    };
+    let view = |id: u32, user: Option<&str>, factor| AssocView {
+        association: own(id, user),
+        depth: u32::from(user.is_some()),
+        norm_shares: 0.5,
+        level: f64::INFINITY,
+        factor,
+        used: [("billing".to_owned(), 120.9), ("cpu".to_owned(), 600.0)].into(),
+        ..AssocView::default()
+    };
+    let associations =
+        vec![view(1, None, None), view(2, Some("nobody"), Some(0.25)), view(3, Some("other"), Some(1.0))];
+    let tres = vec!["cpu".to_owned(), "billing".to_owned()];
+    vec![CommandReply::Shares(Box::new(SharesBoard { fair_tree: true, tres, associations, ..SharesBoard::default() }))]
+}
+
+#[test]
+fn shares_are_shown_with_what_is_used_of_them() {
+    let place = Place::answering(has_shares);
+    let lines = "root||0.500000|120|0.000000|\n root|1|0.500000|120|0.000000|0.250000\n";
+    let columns = "account,rawshares,normshares,rawusage,effectvusage,fairshare";
+    assert_eq!(place.run(&["sshare", "-u", "nobody", "-n", "-P", "-o", columns]), said(lines, "", 0));
+    let users = "root                      other \n";
+    assert_eq!(place.run(&["sshare", "-U", "-u", "other", "-n", "-o", "account,user"]), said(users, "", 0));
+    let bogus = "sshare: error: Invalid field requested: \"bogus\"\n";
+    assert_eq!(place.run(&["sshare", "-o", "bogus"]), said("", bogus, 1));
+    let (out, err, code) = place.run(&["sshare", "-a", "--json"]);
+    assert!(out.contains("\"total_shares\": 3") && err.is_empty() && code == 0, "{out}{err}");
+    let (out, err, code) = place.run(&["scontrol", "show", "assoc_mgr", "users=other", "flags=assoc"]);
+    assert!(out.contains("UserName=other(4294967294) Partition= Priority=0 ID=3\n"), "{out}");
+    assert!(out.contains("GrpTRESMins=cpu=N(10),billing=N(2)") && !out.contains("UserName=nobody"), "{out}");
+    assert_eq!((err.as_str(), code), ("", 0));
+    assert_eq!(
+        place.run(&["scontrol", "show", "assoc_mgr", "users"]),
+        said("No value given for option users\n", "", 0)
+    );
+    let place = Place::answering(knows_nothing);
+    let (out, err, code) = place.run(&["sshare"]);
+    assert!(out.is_empty() && err.starts_with("Couldn't get shares from controller: ") && code == 255, "{err}");
+}
+
 #[test]
 fn in_order_of_submission_there_is_nothing_to_take_apart() {
     let place = Place::answering(knows_nothing);
@@ -469,7 +524,7 @@ fn host_lists_need_no_controller() {
 #[test]
 fn every_command_has_help_and_a_version() {
     let place = Place::empty();
-    for name in ["squeue", "sinfo", "sprio", "scancel", "scontrol", "stail"] {
+    for name in ["squeue", "sinfo", "sprio", "sshare", "scancel", "scontrol", "stail"] {
         let (out, err, code) = place.run(&[name, "--help"]);
         assert!(out.starts_with(&format!("Usage: {name} ")) && err.is_empty() && code == 0, "{name}: {out}{err}");
         let (out, _, code) = place.run(&[name, "--usage"]);

@@ -112,7 +112,7 @@ fn who_was_set_to_0_is_zeroed_once_with_all_below() {
     known.qos.get_mut("free").unwrap().usage_reset = Some(Timestamp(20));
     // Who began after that is not meant.
     let zeroed = UsageEvent::Reset { at: now, users: vec![who("astro", "bob")], qos: vec!["free".to_owned()] };
-    assert_eq!(due(&saved.usage, &known, &none, now, &TimeZone::UTC), [zeroed.clone()]);
+    assert_eq!(due(&saved.usage, &known, &none, now, &TimeZone::UTC), vec![zeroed.clone()]);
     saved.apply(&ControllerEvent::Usage(Box::new(zeroed))).unwrap();
     assert_eq!(due(&saved.usage, &known, &none, now, &TimeZone::UTC), []);
     known.associations.get_mut(&AssocId(2)).unwrap().usage_reset = Some(Timestamp(40));
