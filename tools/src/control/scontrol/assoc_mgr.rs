@@ -4,7 +4,6 @@ use super::Session;
 use crate::query::choices;
 use garrick_model::messages::command::{CommandReply, CommandRequest};
 use garrick_render::records::assoc_mgr::{self, Choice};
-use nix::unistd::User;
 
 /// Shows what was chosen.
 pub fn show(session: &mut Session, words: &[String]) -> i32 {
@@ -20,7 +19,7 @@ pub fn show(session: &mut Session, words: &[String]) -> i32 {
         Ok(board) => board,
         Err(error) => return session.failed("slurm_load_assoc_mgr_info", &error),
     };
-    let uid = |name: &str| User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
+    let uid = |name: &str| choices::user(name).ok();
     session.print(|out| assoc_mgr::write(out, &board, &choice, &uid))
 }
 
