@@ -345,10 +345,12 @@ impl World {
 
     /// What was used: with `PrivateData=usage`, ordinary users are told their own.
     async fn usage(&self, question: &UsageQuestion, after: Option<&UsageKey>, caller: &Caller) -> AccountsReply {
-        let Ok(_turn) = self.turns.acquire().await else {
+        let (Ok(_turn_of_user), Ok(_turn)) =
+            (self.turns_of(caller.uid).acquire_owned().await, self.turns.acquire().await)
+        else {
             return AccountsReply::Refused(AccountsRefusal::Busy);
         };
-        let private = self.settings.private.has(PrivateKind::Usage) && !self.is_believed(caller.uid);
+        let private = self.settings.private.has(PrivateKind::Usage) && !self.is_admin(caller);
         let at = Timestamp::now();
         match self.store.usage(question, after, private.then_some(caller.uid), at).await {
             Ok(Part { rows, more }) => AccountsReply::Usage { rows, more, at },

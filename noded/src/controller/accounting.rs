@@ -134,15 +134,10 @@ impl AccountingFeed {
     async fn unregister(&self) -> Result<(), FeedError> {
         if self.log.followers().contains_key(ACCOUNTING) {
             answered(|done| self.log.unregister(ACCOUNTING, done)).await?;
-            self.followers_changed().await;
+            site_changed(&self.frontend).await;
             tracing::info!("accounting is off: nothing is kept for it any more");
         }
         Ok(())
-    }
-
-    async fn followers_changed(&self) {
-        let news = ControllerMsg::Input(FrontendInput::FollowersChanged);
-        tell(&self.frontend, TraceContext::root(), news).await;
     }
 
     async fn feed(&self) {
@@ -180,7 +175,7 @@ impl AccountingFeed {
         let RequestId(high, low) = RequestId::random();
         files::replace_for_good(&path, format!("{high:016x}{low:016x}\n").as_bytes(), 0o600)?;
         answered(|done| self.log.register(ACCOUNTING, done)).await?;
-        self.followers_changed().await;
+        site_changed(&self.frontend).await;
         Ok(LogId(high, low))
     }
 
@@ -194,7 +189,12 @@ impl AccountingFeed {
             messages,
             replies,
             stored: Position::default(),
-            copy: Copy { parts: Gathered::default(), path: self.state.join(ENTITIES), env: Arc::clone(&self.env) },
+            copy: Copy {
+                parts: Gathered::default(),
+                path: self.state.join(ENTITIES),
+                env: Arc::clone(&self.env),
+                frontend: self.frontend.clone(),
+            },
             inventory: inventory.clone(),
         };
         let hello = Feed::Hello { cluster: self.cluster.clone(), log: id, inventory: Some(inventory) };
@@ -246,7 +246,7 @@ impl AccountingFeed {
                 }
                 said = link.replies.recv() => match said?.map(|said| said.msg) {
                     Some(Kept::Entities(part)) => {
-                        link.copy.take(&part)?;
+                        link.copy.take(&part).await?;
                         continue;
                     }
                     Some(Kept::Refused(why)) => return Err(FeedError::Refused(why)),
@@ -332,6 +332,11 @@ impl AccountingFeed {
     }
 }
 
+/// Jobs hear what they are told of their site.
+async fn site_changed(frontend: &Address<ControllerMsg>) {
+    tell(frontend, TraceContext::root(), ControllerMsg::Input(FrontendInput::SiteChanged)).await;
+}
+
 /// A connection.
 struct Link {
     messages: Sender<Feed>,
@@ -348,16 +353,18 @@ struct Copy {
     parts: Gathered,
     path: PathBuf,
     env: Arc<Env>,
+    frontend: Address<ControllerMsg>,
 }
 
 impl Copy {
     /// A part. After the last one the controller works with it; the file is for its next start.
-    fn take(&mut self, part: &EntitiesPart) -> Result<(), FeedError> {
+    async fn take(&mut self, part: &EntitiesPart) -> Result<(), FeedError> {
         let Some(entities) = self.parts.add(part).map_err(|e| FeedError::State(e.to_string()))? else { return Ok(()) };
         let bytes = rmp_serde::to_vec_named(&entities).map_err(|e| FeedError::State(e.to_string()))?;
         files::replace_for_good(&self.path, &bytes, 0o600)?;
         tracing::info!(version = entities.version, associations = entities.associations.len(), "accounts and limits");
         self.env.set_entities(Arc::new(entities));
+        site_changed(&self.frontend).await;
         Ok(())
     }
 }
@@ -369,7 +376,7 @@ impl Link {
             let answer = timeout_at(deadline, self.replies.recv()).await;
             match answer.map_err(|_| FeedError::Silent)??.map(|said| said.msg) {
                 Some(Kept::Refused(why)) => return Err(FeedError::Refused(why)),
-                Some(Kept::Entities(part)) => self.copy.take(&part)?,
+                Some(Kept::Entities(part)) => self.copy.take(&part).await?,
                 Some(kept) => return Ok(kept),
                 None => return Err(FeedError::Closed),
             }

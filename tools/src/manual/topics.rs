@@ -3,7 +3,7 @@
 use super::find::Entry;
 
 /// Every page, by its file's name.
-pub const PAGES: [(&str, &str); 40] = [
+pub const PAGES: [(&str, &str); 41] = [
     ("accounting", include_str!("../../../docs/accounting.md")),
     ("attacks", include_str!("../../../docs/attacks.md")),
     ("cli-filter", include_str!("../../../docs/cli-filter.md")),

@@ -163,7 +163,7 @@ fn storage_type(_: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
 fn private_data(config: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
     config.private = PrivateData::parse(text)?;
     let others = config.private.without_effect_on_records();
-    let note = || SettingError::new(format!("{others} has no effect yet: jobs, accounts and users have"));
+    let note = || SettingError::new(format!("{others} has no effect yet: jobs, accounts, usage and users have"));
     Ok((!others.is_empty()).then(note))
 }
 
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_said_and_what_is_unknown_is_an_error() {
-        let (config, said) = read("StoragePass=secret\nPurgeUsageAfter=12months\nPrivateData=jobs,usage\n");
+        let (config, said) = read("StoragePass=secret\nPurgeUsageAfter=12months\nPrivateData=jobs,events\n");
         assert!(config.is_some_and(|config| config.private.has(PrivateKind::Jobs)));
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(

@@ -460,7 +460,7 @@ impl Owner for FrontendCore {
                 let request = if waits { self.taken(turn) } else { 0 };
                 self.ask_roster(turn, request, RosterAsk::Read(config), RosterAsked::Answer);
             }
-            FrontendInput::FollowersChanged => {
+            FrontendInput::SiteChanged => {
                 turn.run(FrontendErrand::RenewSite);
                 turn.tell(Letter::News(ConfigNews::Jobs));
             }

@@ -129,8 +129,8 @@ pub enum FrontendInput {
         /// A requester waits for the answer.
         waits: bool,
     },
-    /// Followers of the log were registered, or unregistered.
-    FollowersChanged,
+    /// What jobs are told of their site has changed: followers of the log, or what accounting knows.
+    SiteChanged,
 }
 
 impl FrontendInput {
@@ -147,7 +147,7 @@ impl FrontendInput {
             Self::AgentGone { .. } => "AgentGone",
             Self::AgentSaid { message, .. } => agent_message_name(message),
             Self::ConfigRead { .. } => "ConfigChanged",
-            Self::FollowersChanged => "FollowersChanged",
+            Self::SiteChanged => "SiteChanged",
         }
     }
 }

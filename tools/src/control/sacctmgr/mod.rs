@@ -27,13 +27,13 @@ use crate::{
     },
     telling::hints,
 };
-use garrick_accounts::messages::AccountsRefusal;
+use garrick_accounts::{messages::AccountsRefusal, visible};
 use garrick_asking::{
     accounting::{Accounts, AccountsError},
     accounts::User,
     cluster::{Cluster, ClusterError},
 };
-use garrick_model::entities::{Entities, names::AdminLevel};
+use garrick_model::entities::Entities;
 use garrick_render::{field_table::Setting, json::Form, words::SLURM_VERSION};
 use nix::unistd::geteuid;
 use std::{
@@ -165,8 +165,8 @@ impl Session {
 /// May the caller do what operators may? The service decides; this is for what is answered without it.
 pub fn is_operator(cluster: &Cluster, entities: &Entities) -> bool {
     let own = geteuid().as_raw();
-    let level = || User::by_uid(own).and_then(|user| Some(entities.users.get(&user.name)?.admin));
-    own == 0 || cluster.is_administrator(own) || level() >= Some(AdminLevel::Operator)
+    let operator = || User::by_uid(own).is_some_and(|user| visible::is_operator(entities, &user.name));
+    own == 0 || cluster.is_administrator(own) || operator()
 }
 
 /// Runs `sacctmgr`. Returns its exit code.

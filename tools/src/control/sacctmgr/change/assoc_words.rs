@@ -63,7 +63,7 @@ pub const SETTINGS: &[(&str, Setting)] = &[
 /// Sets what the word says. `Unknown`: it is no word for associations.
 pub fn set(edit: &mut AssocEdit, word: &Word<'_>, entities: &Entities) -> Result<(), WordError> {
     match word.find(SETTINGS).ok_or(WordError::Unknown)? {
-        Setting::Count(count, what) => drop(edit.counts.insert(count, word.number(what)?)),
+        Setting::Count(count, what) => drop(edit.counts.insert(count, word.count(count, what)?)),
         Setting::Minutes(count, what) => drop(edit.counts.insert(count, word.minutes(what)?)),
         Setting::Tres(limit) => drop(edit.tres.insert(limit, word.tres(entities)?)),
         Setting::Shares => edit.shares = shares(word)?,

@@ -118,7 +118,7 @@ const MODES: [(&str, QosPreemptMode); 4] = [
 /// Sets what the word says.
 pub fn set(edit: &mut QosEdit, word: &Word<'_>, entities: &Entities) -> Result<(), WordError> {
     match word.find(SETTINGS).ok_or(WordError::Unknown)? {
-        Setting::Count(count, what) => drop(edit.counts.insert(count, word.number(what)?)),
+        Setting::Count(count, what) => drop(edit.counts.insert(count, word.count(count, what)?)),
         Setting::Minutes(count, what) => drop(edit.counts.insert(count, word.minutes(what)?)),
         Setting::Tres(limit) => drop(edit.tres.insert(limit, word.tres(entities)?)),
         Setting::Description => edit.description = Some(word.value.to_owned()),
@@ -160,6 +160,10 @@ fn flags(word: &Word<'_>) -> Result<ListEdit<QosFlag>, WordError> {
         found.map(|(_, flag)| *flag).ok_or_else(|| WordError::Flag(word.value.to_owned()))
     };
     let all = word.names().iter().map(find).collect::<Result<BTreeSet<_>, _>>()?;
+    // Percentages do not bind yet.
+    if all.contains(&QosFlag::Relative) && word.operator != Operator::Subtract {
+        return Err(WordError::NotYet);
+    }
     Ok(match word.operator {
         Operator::Is => ListEdit::Set(all),
         Operator::Add => ListEdit::Change { added: all, removed: BTreeSet::new() },
