@@ -21,7 +21,7 @@ pub(super) const WORDS: Target = Target {
     bytes_per_byte: 1000,
     base_bytes: 16 << 20,
     seeds: || {
-        let lines: [(&str, &[&str]); 15] = [
+        let lines: [(&str, &[&str]); 16] = [
             ("sbatch", &["-N2-4", "--mem=4G", "--array=0-9%2", "--dependency=afterok:1", "-w", "n[1-4]", "job.sh"]),
             (
                 "sbatch",
