@@ -5,7 +5,10 @@
 //! Nothing is done as time passes. A [`Meter`] keeps its value at one moment and the rate at which running jobs add to it; with a
 //! half-life H the value after d seconds is `value * 2^(-d/H) + rate * H/ln 2 * (1 - 2^(-d/H))`.
 
-use crate::records::job::{JobRecord, Phase, Run};
+use crate::records::{
+    charge::Charge,
+    job::{JobRecord, Phase, Run},
+};
 pub use garrick_model::entities::used::{BILLING, Used, Who};
 use garrick_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,21 +20,6 @@ use std::{
 
 /// Parts of a whole in [`Charge::factor_millionths`].
 const MILLION: f64 = 1e6;
-
-/// To whom a run is charged, and how. Decided when it starts, as billing is in Slurm.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Charge {
-    /// The user in an account; `None`: no association is known for the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub who: Option<Who>,
-    /// Its QOS, and that of its partition.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub qos: BTreeSet<String>,
-    /// What is billed, by `TRESBillingWeights`.
-    pub billing: u64,
-    /// `UsageFactor` of the QOS, millionths.
-    pub factor_millionths: u64,
-}
 
 /// What holds for all meters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

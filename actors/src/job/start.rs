@@ -11,11 +11,11 @@ use crate::messages::{
     license::LicenseInput,
     node::{Grant, NodeInput, ReserveAsk, ReserveRefusal},
 };
+use garrick_events::records::charge::Charge;
 use garrick_events::records::{
     job::{ArrayRecord, Phase, Run},
     job_event::JobEvent,
 };
-use garrick_events::usage::Charge;
 use garrick_model::{
     entities::association::Association,
     ids::Sluid,

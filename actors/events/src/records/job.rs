@@ -1,8 +1,8 @@
 //! The durable state of a job: everything that a restarted controller must know. Only [`JobRecord::apply`] changes it (see
 //! [`super::job_event`]), so that replaying the events gives the same record.
 
+use super::charge::Charge;
 use super::job_event::requeues;
-use crate::usage::Charge;
 use garrick_model::{
     cron::Schedule,
     entities::association::AssocId,

@@ -5,6 +5,7 @@ use garrick_events::{
     event::{ControllerEvent, Following},
     progress::Position,
     records::{
+        charge::Charge,
         job::{
             Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, PreemptMark, Resolved,
             Run, TaskMark, TaskOutcome, Unfenced, Yielded,
@@ -13,7 +14,7 @@ use garrick_events::{
         node::{DownCause, Reboot, SavedNode, SavedPower},
         partition::SavedPartition,
     },
-    usage::{Amount, Charge, Meter, UsageEvent, UsageRules, Who},
+    usage::{Amount, Meter, UsageEvent, UsageRules, Who},
 };
 use garrick_model::{
     config::{DynamicNode, PartitionChange, Whereabouts},

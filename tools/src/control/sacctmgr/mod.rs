@@ -278,9 +278,21 @@ fn change(session: &mut Session, name: &str, words: &[String]) -> i32 {
         return session.plain_error("Can't run this command in readonly mode.");
     }
     match change::Verb::of(name) {
-        Some(verb) => change::run(verb, words, session),
+        Some(verb) => run_change(verb, words, session),
         None => session.not_supported(&format!("sacctmgr {name}")),
     }
+}
+
+fn run_change(verb: change::Verb, words: &[String], session: &mut Session) -> i32 {
+    let immediate = session.manner.immediate;
+    let mut live = match session.service() {
+        Ok(service) => change::world::Live::new(service),
+        Err(code) => return code,
+    };
+    let code = change::in_world(verb, words, immediate, &mut live);
+    let written = live.written();
+    let code = code.unwrap_or_else(|error| session.failed(&error, ""));
+    output::finish(&session.console, written, code)
 }
 
 fn set(session: &mut Session, change: fn(&mut Manner)) -> i32 {

@@ -25,15 +25,14 @@ mod load_plan;
 mod load_tables;
 mod qos;
 mod resource;
-mod session;
+pub(super) mod session;
 mod told;
 mod user;
 mod words;
-mod world;
+pub(super) mod world;
 
-use crate::output;
 use session::{Code, Session};
-use world::{Live, World};
+use world::World;
 
 /// A word that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,20 +114,8 @@ impl Verb {
     }
 }
 
-/// Runs the words behind a verb. Returns the exit code.
-pub(super) fn run(verb: Verb, words: &[String], session: &mut super::Session) -> i32 {
-    let immediate = session.manner.immediate;
-    let mut live = match session.service() {
-        Ok(service) => Live::new(service),
-        Err(code) => return code,
-    };
-    let code = in_world(verb, words, immediate, &mut live);
-    let written = live.written();
-    let code = code.unwrap_or_else(|error| session.failed(&error, ""));
-    output::finish(&session.console, written, code)
-}
-
-fn in_world(verb: Verb, words: &[String], immediate: bool, world: &mut dyn World) -> Code {
+/// Does what the words behind a verb say. Returns the exit code.
+pub(super) fn in_world(verb: Verb, words: &[String], immediate: bool, world: &mut dyn World) -> Code {
     if verb == Verb::Load {
         return load::run(words, immediate, world);
     }
