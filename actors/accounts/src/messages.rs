@@ -101,6 +101,9 @@ pub enum Kept {
 pub enum AccountsRequest {
     /// First from a daemon that speaks for a command: only root, `SlurmUser` and the service's own user are believed. Not answered.
     OnBehalfOf(Caller),
+    /// The same, where a host vouches for him that the site does not trust with more than ordinary users: levels and coordinators
+    /// of `sacctmgr` do not count.
+    OnBehalfOfOrdinary(Caller),
     /// Is it there? Answered by [`AccountsReply::Here`].
     Ping,
     /// Its configuration. Answered by [`AccountsReply::Config`].

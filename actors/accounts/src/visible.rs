@@ -25,11 +25,20 @@ pub fn visible(entities: &Entities, who: &Actor, private: &PrivateData) -> Entit
             |name: &str| name == who.name || seen.associations.values().any(|of| of.user.as_deref() == Some(name));
         seen.users.retain(|name, _| known(name));
         seen.wckeys.retain(|_, key| known(&key.user));
+        seen.accounts.values_mut().for_each(|account| account.coordinators.retain(|name| known(name)));
     }
     if accounts {
         seen.accounts.retain(|name, _| seen.associations.values().any(|of| of.account == *name));
     }
     seen
+}
+
+/// Has that user rights that others do not have: as an operator, administrator or coordinator?
+pub fn has_rights(entities: &Entities, user: &str) -> bool {
+    let of_account = |of: &Association| !of.deleted && entities.coordinates(&of.cluster, user, &of.account);
+    is_operator(entities, user)
+        || entities.accounts.values().any(|account| account.coordinators.contains(user))
+        || entities.associations.values().filter(|of| of.user.as_deref() == Some(user)).any(of_account)
 }
 
 /// Is that user an operator or administrator?

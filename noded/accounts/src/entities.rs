@@ -20,6 +20,8 @@ use tokio::sync::watch;
 const FORM: i64 = 1;
 /// Transactions of one answer at most, the newest.
 const TRANSACTIONS: i64 = 100_000;
+/// And bytes of them: far below what a frame may have.
+const TRANSACTION_BYTES: usize = 8 << 20;
 
 /// What is written of entities: a kind has a table of its own in [`Entities`].
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -112,7 +114,17 @@ impl Store {
                 .bind(TRANSACTIONS)
                 .fetch_all(&self.readers)
                 .await?;
-        rows.iter().rev().map(|row| decoded(row.try_get(0)?)).collect()
+        let (mut newest, mut bytes) = (Vec::new(), 0);
+        for row in &rows {
+            let body: &[u8] = row.try_get(0)?;
+            bytes += body.len();
+            if bytes > TRANSACTION_BYTES {
+                break;
+            }
+            newest.push(decoded(body)?);
+        }
+        newest.reverse();
+        Ok(newest)
     }
 }
 

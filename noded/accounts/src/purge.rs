@@ -9,7 +9,7 @@ use garrick_model::{
     time::Timestamp,
 };
 use jiff::tz::TimeZone;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sqlx::{Connection as _, QueryBuilder, Row as _, Sqlite, SqliteConnection};
 use std::{
     collections::BTreeSet,
@@ -31,6 +31,18 @@ pub enum Archived {
     },
     /// A line of the list of transactions.
     Transaction(Transaction),
+    /// A record that cannot be read, as it is in the database.
+    Unreadable {
+        /// Its bytes.
+        body: Vec<u8>,
+    },
+}
+
+impl Archived {
+    /// A record, or its bytes where it cannot be read: one must not keep all others.
+    fn of<T: DeserializeOwned>(body: &[u8], line: impl FnOnce(T) -> Self) -> Self {
+        decoded(body).map_or_else(|_| Self::Unreadable { body: body.to_vec() }, line)
+    }
 }
 
 /// What a purge came to.
@@ -113,8 +125,7 @@ impl Store {
         if purge.settings.archive_steps {
             let mut lines = Vec::new();
             for row in &rows {
-                let step: StepRecord = decoded(row.try_get(4)?)?;
-                lines.push((row.try_get(3)?, Archived::Step { cluster: name.to_owned(), step: Box::new(step) }));
+                lines.push((row.try_get(3)?, step_line(name, row.try_get(4)?)));
             }
             archive(purge.folder, name, "step", &lines)?;
         }
@@ -146,17 +157,19 @@ impl Store {
             runs.push((row.try_get(0)?, row.try_get(1)?));
             jobs_and_arrays.extend([row.try_get(0)?, row.try_get::<Option<i64>, _>(4)?.unwrap_or_default()]);
         }
-        if purge.settings.archive_jobs {
+        if purge.settings.archive_jobs || purge.settings.archive_steps {
             let (mut lines, mut steps) = (Vec::new(), Vec::new());
             for row in &rows {
-                let (end, job): (i64, JobRow) = (row.try_get(2)?, decoded(row.try_get(3)?)?);
-                for step in steps_of(&mut writer.connection, id, row.try_get(1)?).await? {
-                    steps.push((end, Archived::Step { cluster: name.to_owned(), step: Box::new(step) }));
+                let end: i64 = row.try_get(2)?;
+                for body in steps_of(&mut writer.connection, id, row.try_get(1)?).await? {
+                    steps.push((end, step_line(name, &body)));
                 }
-                lines.push((end, Archived::Job(Box::new(job))));
+                lines.push((end, Archived::of(row.try_get(3)?, |job: JobRow| Archived::Job(Box::new(job)))));
             }
             archive(purge.folder, name, "step", &steps)?;
-            archive(purge.folder, name, "job", &lines)?;
+            if purge.settings.archive_jobs {
+                archive(purge.folder, name, "job", &lines)?;
+            }
         }
         let mut tx = writer.connection.begin().await?;
         for (_, sluid) in &runs {
@@ -220,7 +233,7 @@ impl Store {
         if purge.settings.archive_transactions {
             let mut lines = Vec::new();
             for row in &rows {
-                lines.push((row.try_get(1)?, Archived::Transaction(decoded(row.try_get(2)?)?)));
+                lines.push((row.try_get(1)?, Archived::of(row.try_get(2)?, Archived::Transaction)));
             }
             archive(purge.folder, "slurmdbd", "txn", &lines)?;
         }
@@ -230,14 +243,19 @@ impl Store {
     }
 }
 
-/// All steps of a run.
-async fn steps_of(connection: &mut SqliteConnection, cluster: i64, run: i64) -> Result<Vec<StepRecord>, StoreError> {
+/// Bodies of all steps of a run.
+async fn steps_of(connection: &mut SqliteConnection, cluster: i64, run: i64) -> Result<Vec<Vec<u8>>, StoreError> {
     let rows = sqlx::query("SELECT body FROM steps WHERE cluster = ? AND sluid = ?")
         .bind(cluster)
         .bind(run)
         .fetch_all(connection)
         .await?;
-    rows.iter().map(|row| decoded(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+fn step_line(cluster: &str, body: &[u8]) -> Archived {
+    let line = |step: StepRecord| Archived::Step { cluster: cluster.to_owned(), step: Box::new(step) };
+    Archived::of(body, line)
 }
 
 /// Deletes rows by their keys, as text of a statement.

@@ -263,6 +263,10 @@ async fn keep(
                     known.insert((of.id, job), row);
                 }
                 if let JobEvent::Submitted(record) = &*event {
+                    // An earlier job of that number has nothing to do with it.
+                    if record.array_task.is_none() {
+                        texts::forget(&mut tx, of.id, job).await?;
+                    }
                     texts::put(&mut tx, of.id, record).await?;
                 }
                 happened(known, &mut changed, of, job, &event);

@@ -31,6 +31,18 @@ impl Store {
         };
         // Tasks of an array have those of the array.
         let of = row.array_task.map_or(row.job, |task| task.array_job);
+        // The text is that of the newest job of this number.
+        let owner: Option<i64> = sqlx::query_scalar(
+            "SELECT uid FROM jobs WHERE cluster = ? AND (job = ? OR array_job = ?) ORDER BY sluid DESC LIMIT 1",
+        )
+        .bind(cluster)
+        .bind(i64::from(of.0))
+        .bind(i64::from(of.0))
+        .fetch_optional(&self.readers)
+        .await?;
+        if owner != Some(i64::from(row.uid)) {
+            return Ok(Some((row.uid, None)));
+        }
         let text: Option<Vec<u8>> = sqlx::query_scalar(
             "SELECT texts.body FROM works JOIN texts ON texts.hash = works.hash \
              WHERE works.cluster = ? AND works.job = ? AND works.kind = ?",
@@ -42,6 +54,16 @@ impl Store {
         .await?;
         Ok(Some((row.uid, text)))
     }
+}
+
+/// A job has none.
+pub(crate) async fn forget(tx: &mut Transaction<'_, Sqlite>, cluster: i64, job: JobId) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM works WHERE cluster = ? AND job = ?")
+        .bind(cluster)
+        .bind(i64::from(job.0))
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
 }
 
 /// Stores what a job's record has of them.

@@ -22,7 +22,7 @@ use garrick_model::{
     config::{PrivateKind, slurmdbd::DbdConfig},
     entities::Entities,
     ids::Sluid,
-    messages::command::Caller,
+    messages::{command::Caller, encoded_bytes},
     time::Timestamp,
 };
 use garrick_transport::{DoorConn, DoorListener, LinkError, Receiver, Sender};
@@ -36,6 +36,8 @@ use tokio::{sync::Semaphore, time::timeout};
 
 /// Questions of one user that are being answered at a time: half of all.
 const OF_USER: usize = 2;
+/// Bytes of a change by somebody who is no operator.
+const MOST_OF_OTHERS: usize = 64 << 10;
 /// A conversation without a question for so long ends.
 const IDLE: Duration = Duration::from_secs(600);
 
@@ -56,6 +58,13 @@ pub struct World {
     pub turns: Arc<Semaphore>,
     /// Those of each user who is being answered.
     pub of_users: Arc<Mutex<HashMap<u32, Arc<Semaphore>>>>,
+}
+
+/// Who asks.
+struct Asker {
+    caller: Caller,
+    /// A host vouches for him that is trusted with ordinary users only.
+    ordinary: bool,
 }
 
 /// Serves until the door breaks.
@@ -205,17 +214,24 @@ impl World {
         &self,
         replies: Sender<AccountsReply>,
         mut requests: Receiver<AccountsRequest>,
-        mut caller: Caller,
+        caller: Caller,
     ) {
         let mut may_speak_for_others = self.is_believed(caller.uid);
+        let mut caller = Asker { caller, ordinary: false };
         let mut cursor = Cursor::default();
         while let Ok(Ok(Some(request))) = timeout(IDLE, requests.recv()).await {
             let reply = match request.msg {
                 AccountsRequest::OnBehalfOf(other) if may_speak_for_others => {
-                    (caller, may_speak_for_others) = (other, false);
+                    (caller, may_speak_for_others) = (Asker { caller: other, ordinary: false }, false);
                     continue;
                 }
-                AccountsRequest::OnBehalfOf(_) => AccountsReply::Refused(AccountsRefusal::Denied),
+                AccountsRequest::OnBehalfOfOrdinary(other) if may_speak_for_others => {
+                    (caller, may_speak_for_others) = (Asker { caller: other, ordinary: true }, false);
+                    continue;
+                }
+                AccountsRequest::OnBehalfOf(_) | AccountsRequest::OnBehalfOfOrdinary(_) => {
+                    AccountsReply::Refused(AccountsRefusal::Denied)
+                }
                 AccountsRequest::Entities => {
                     may_speak_for_others = false;
                     if self.tell_entities(&replies, &caller).await.is_err() {
@@ -232,9 +248,9 @@ impl World {
         }
     }
 
-    async fn answer(&self, request: AccountsRequest, caller: &Caller, cursor: &mut Cursor) -> AccountsReply {
+    async fn answer(&self, request: AccountsRequest, caller: &Asker, cursor: &mut Cursor) -> AccountsReply {
         match request {
-            AccountsRequest::Ping | AccountsRequest::OnBehalfOf(_) => {
+            AccountsRequest::Ping | AccountsRequest::OnBehalfOf(_) | AccountsRequest::OnBehalfOfOrdinary(_) => {
                 AccountsReply::Here { version: env!("CARGO_PKG_VERSION").to_owned(), host: self.host.to_string() }
             }
             AccountsRequest::Config => AccountsReply::Config(self.shown()),
@@ -246,6 +262,9 @@ impl World {
             }
             AccountsRequest::Change { change, version, only_try } => {
                 self.change(&change, version, only_try, caller).await
+            }
+            AccountsRequest::Transactions { .. } if self.hides_transactions() && !self.is_admin(caller) => {
+                AccountsReply::Refused(AccountsRefusal::Denied)
             }
             AccountsRequest::Transactions { since, until } => {
                 self.store.transactions(since, until).await.map_or_else(failed, AccountsReply::Transactions)
@@ -270,16 +289,30 @@ impl World {
     }
 
     /// Who asks, by his name here.
-    fn actor(&self, caller: &Caller) -> Actor {
-        Actor { name: users::user_name(caller.uid), believed: self.is_believed(caller.uid) }
+    fn actor(&self, caller: &Asker) -> Actor {
+        let (uid, name) = (caller.caller.uid, users::user_name(caller.caller.uid));
+        let has_rights = || visible::has_rights(&self.store.entities(), &name);
+        // A node that the site does not trust is not believed about those who have rights.
+        let name = if caller.ordinary && has_rights() { "nobody".to_owned() } else { name };
+        Actor { name, believed: !caller.ordinary && self.is_believed(uid) }
     }
 
-    async fn change(&self, change: &Change, version: Option<u64>, only_try: bool, caller: &Caller) -> AccountsReply {
+    async fn change(&self, change: &Change, version: Option<u64>, only_try: bool, caller: &Asker) -> AccountsReply {
         let by = self.actor(caller);
+        if !self.is_admin(caller) && encoded_bytes(change) > MOST_OF_OTHERS {
+            return AccountsReply::Refused(AccountsRefusal::Invalid("too many changes at a time".to_owned()));
+        }
+        let (Ok(_turn_of_user), Ok(_turn)) =
+            (self.turns_of(caller.caller.uid).acquire_owned().await, self.turns.acquire().await)
+        else {
+            return AccountsReply::Refused(AccountsRefusal::Busy);
+        };
         match self.store.change(change, &by, version, only_try).await {
             Ok(Ok((applied, version))) => {
                 if !only_try {
-                    tracing::info!(user = by.name, host = caller.host, done = ?applied.transactions, "accounts were changed");
+                    let done = applied.transactions.iter().map(|one| format!("{}: {}", one.action, one.target));
+                    let done = done.collect::<Vec<_>>().join(", ");
+                    tracing::info!(user = by.name, host = caller.caller.host, done, "accounts were changed");
                 }
                 AccountsReply::Changed { applied, version }
             }
@@ -289,9 +322,9 @@ impl World {
     }
 
     /// Scripts and environments are for their owner and administrators (sacct(1), `--batch-script`).
-    async fn text(&self, run: Sluid, which: Text, caller: &Caller) -> AccountsReply {
+    async fn text(&self, run: Sluid, which: Text, caller: &Asker) -> AccountsReply {
         match self.store.text(run, which).await {
-            Ok(Some((owner, text))) if owner == caller.uid || self.is_admin(caller) => {
+            Ok(Some((owner, text))) if owner == caller.caller.uid || self.is_admin(caller) => {
                 AccountsReply::Text(text.map(ByteBuf::from))
             }
             Ok(Some(_)) => AccountsReply::Refused(AccountsRefusal::Denied),
@@ -300,14 +333,22 @@ impl World {
         }
     }
 
+    /// They name users and accounts.
+    fn hides_transactions(&self) -> bool {
+        let private = &self.settings.private;
+        private.has(PrivateKind::Users) || private.has(PrivateKind::Accounts)
+    }
+
     /// Those who are believed, operators and administrators.
-    fn is_admin(&self, caller: &Caller) -> bool {
+    fn is_admin(&self, caller: &Asker) -> bool {
         let by = self.actor(caller);
         by.believed || visible::is_operator(&self.store.entities(), &by.name)
     }
 
     /// Tells a user the entities that he may see.
-    async fn tell_entities(&self, replies: &Sender<AccountsReply>, caller: &Caller) -> Result<(), LinkError> {
+    async fn tell_entities(&self, replies: &Sender<AccountsReply>, caller: &Asker) -> Result<(), LinkError> {
+        // A copy of all is made: one for each user at a time, until it is told.
+        let Ok(_turn_of_user) = self.turns_of(caller.caller.uid).acquire_owned().await else { return Ok(()) };
         let all = self.store.entities();
         let seen = visible::visible(&all, &self.actor(caller), &self.settings.private);
         match parts::parts(&seen) {
@@ -327,16 +368,16 @@ impl World {
     async fn jobs(
         &self,
         (filter, steps, after): (&JobFilter, bool, Option<&PageEnd>),
-        caller: &Caller,
+        caller: &Asker,
         cursor: &mut Cursor,
     ) -> AccountsReply {
         let (Ok(_turn_of_user), Ok(_turn)) =
-            (self.turns_of(caller.uid).acquire_owned().await, self.turns.acquire().await)
+            (self.turns_of(caller.caller.uid).acquire_owned().await, self.turns.acquire().await)
         else {
             return AccountsReply::Refused(AccountsRefusal::Busy);
         };
         let private = self.settings.private.has(PrivateKind::Jobs) && !self.is_admin(caller);
-        let only = private.then_some(caller.uid);
+        let only = private.then_some(caller.caller.uid);
         match self.store.page(Question { filter, steps, after, only }, cursor).await {
             Ok(Page { jobs, next }) => AccountsReply::Jobs { jobs, next, at: Timestamp::now() },
             Err(e) => failed(e),
@@ -344,15 +385,15 @@ impl World {
     }
 
     /// What was used: with `PrivateData=usage`, ordinary users are told their own.
-    async fn usage(&self, question: &UsageQuestion, after: Option<&UsageKey>, caller: &Caller) -> AccountsReply {
+    async fn usage(&self, question: &UsageQuestion, after: Option<&UsageKey>, caller: &Asker) -> AccountsReply {
         let (Ok(_turn_of_user), Ok(_turn)) =
-            (self.turns_of(caller.uid).acquire_owned().await, self.turns.acquire().await)
+            (self.turns_of(caller.caller.uid).acquire_owned().await, self.turns.acquire().await)
         else {
             return AccountsReply::Refused(AccountsRefusal::Busy);
         };
         let private = self.settings.private.has(PrivateKind::Usage) && !self.is_admin(caller);
         let at = Timestamp::now();
-        match self.store.usage(question, after, private.then_some(caller.uid), at).await {
+        match self.store.usage(question, after, private.then_some(caller.caller.uid), at).await {
             Ok(Part { rows, more }) => AccountsReply::Usage { rows, more, at },
             Err(e @ UsageError::TooMany) => AccountsReply::Refused(AccountsRefusal::Invalid(e.to_string())),
             Err(e) => {

@@ -52,7 +52,7 @@ impl Accounting {
             return door.refuse("the service of accounting (slurmdbd) cannot be reached");
         };
         let (stream, leading) = door.into_raw();
-        report(pass_on(service, stream, leading, caller).await);
+        report(pass_on(service, stream, leading, AccountsRequest::OnBehalfOf(caller)).await);
     }
 
     /// Commands that the daemons of nodes speak for.
@@ -68,19 +68,22 @@ impl Accounting {
                 tracing::debug!("a node asks for accounting, which does not serve");
                 continue;
             };
-            let caller = self.believable(header.caller, &connection.peer.name, config);
+            let introduction = self.believable(header.caller, &connection.peer.name, config);
             actix_rt::spawn(async move {
-                report(pass_on(service, bulk, Vec::new(), caller).await);
+                report(pass_on(service, bulk, Vec::new(), introduction).await);
                 drop(guest);
             });
         }
     }
 
-    /// A node does not speak for administrators, unless the site trusts it.
-    fn believable(&self, caller: Caller, node: &str, config: &Config) -> Caller {
+    /// A node speaks for ordinary users only, unless the site trusts it.
+    fn believable(&self, caller: Caller, node: &str, config: &Config) -> AccountsRequest {
         let caller = Caller { host: node.to_owned(), ..caller };
-        let administrator = self.believed.contains(&caller.uid);
-        if administrator && !config.admin_host(node) { caller.as_nobody() } else { caller }
+        match (config.admin_host(node), self.believed.contains(&caller.uid)) {
+            (true, _) => AccountsRequest::OnBehalfOf(caller),
+            (false, true) => AccountsRequest::OnBehalfOfOrdinary(caller.as_nobody()),
+            (false, false) => AccountsRequest::OnBehalfOfOrdinary(caller),
+        }
     }
 }
 
@@ -95,10 +98,9 @@ async fn pass_on(
     service: DoorConn,
     mut from: impl AsyncRead + AsyncWrite + Unpin,
     leading: Vec<u8>,
-    caller: Caller,
+    introduction: AccountsRequest,
 ) -> std::io::Result<()> {
     let (mut stream, said) = service.into_raw();
-    let introduction = AccountsRequest::OnBehalfOf(caller);
     let frame =
         encode(&TracedRef { trace: 0, cause: 0, msg: &introduction }, limits::DOOR).map_err(std::io::Error::other)?;
     stream.write_all(&frame).await?;

@@ -31,7 +31,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 
 /// File in the state folder with the identity of the log, as the service is told it.
 const IDENTITY: &str = "accounting.log-id";
@@ -230,6 +230,8 @@ impl AccountingFeed {
     /// Sends events for ever.
     async fn go_on(&self, mut link: Link, mut follower: Follower) -> Result<(), FeedError> {
         let mut acknowledged = (Instant::now(), self.stored());
+        let mut looks = interval(INVENTORY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let behind = acknowledged.1 < link.stored;
             // Only what may be dropped while it waits: a batch that has begun is sent.
@@ -240,7 +242,7 @@ impl AccountingFeed {
                     acknowledged = (Instant::now(), link.stored);
                     continue;
                 }
-                () = sleep(INVENTORY) => {
+                _ = looks.tick() => {
                     link.tell_inventory(self.inventory()).await?;
                     continue;
                 }
@@ -324,10 +326,10 @@ impl AccountingFeed {
             if bytes >= BYTES {
                 let jobs = std::mem::take(&mut jobs);
                 bytes = 0;
-                link.messages.send(traced(Feed::Snapshot { position, jobs, last: false })).await?;
+                link.post(Feed::Snapshot { position, jobs, last: false }).await?;
             }
         }
-        link.messages.send(traced(Feed::Snapshot { position, jobs, last: true })).await?;
+        link.post(Feed::Snapshot { position, jobs, last: true }).await?;
         link.stored(position).await
     }
 }
@@ -379,6 +381,24 @@ impl Link {
                 Some(Kept::Entities(part)) => self.copy.take(&part).await?,
                 Some(kept) => return Ok(kept),
                 None => return Err(FeedError::Closed),
+            }
+        }
+    }
+
+    /// Sends a message, and meanwhile takes entities: both ends may have more to send than fits on the way.
+    async fn post(&mut self, message: Feed) -> Result<(), FeedError> {
+        let Self { messages, replies, copy, .. } = self;
+        let sending = messages.send(traced(message));
+        tokio::pin!(sending);
+        loop {
+            tokio::select! {
+                sent = &mut sending => return Ok(sent?),
+                said = replies.recv() => match said?.map(|said| said.msg) {
+                    Some(Kept::Entities(part)) => copy.take(&part).await?,
+                    Some(Kept::Refused(why)) => return Err(FeedError::Refused(why)),
+                    Some(_) => return Err(FeedError::Unexpected),
+                    None => return Err(FeedError::Closed),
+                },
             }
         }
     }

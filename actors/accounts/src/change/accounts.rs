@@ -190,9 +190,13 @@ impl Work<'_> {
         for id in meant {
             let Some(association) = self.entities.associations.get_mut(id) else { continue };
             association.users_are_coordinators = set;
-            let account = self.entities.accounts.get_mut(&association.account);
-            // Of the account as a whole only where no cluster was named.
-            if let Some(account) = account.filter(|_| !set || filter.clusters.is_empty()) {
+            let name = association.account.clone();
+            // Of the account as a whole only where nothing narrows it, and by whom it is on all clusters.
+            let whole = !set || (filter.clusters.is_empty() && filter.parents.is_empty());
+            if whole
+                && self.may_appoint(std::slice::from_ref(&name)).is_ok()
+                && let Some(account) = self.entities.accounts.get_mut(&name)
+            {
                 account.users_are_coordinators = set;
             }
         }

@@ -57,7 +57,7 @@ impl Work<'_> {
     }
 
     /// A coordinator of an account on all clusters where it is may name others for it, since they coordinate it everywhere.
-    fn may_appoint(&self, accounts: &[String]) -> Result<(), ChangeRefusal> {
+    pub(super) fn may_appoint(&self, accounts: &[String]) -> Result<(), ChangeRefusal> {
         if self.is_operator() {
             return Ok(());
         }

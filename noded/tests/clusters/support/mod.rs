@@ -107,8 +107,8 @@ impl Cluster {
         let home = work.join("home");
         std::fs::create_dir_all(work.join("bin")).unwrap();
         for command in [
-            "garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "sprio", "sshare", "scancel", "scontrol",
-            "swait", "stail", "sbcast", "sgather", "scrontab", "sstat", "strigger", "sacct", "seff",
+            "garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "sprio", "scancel", "scontrol", "swait", "stail",
+            "sbcast", "sgather", "scrontab", "sstat", "strigger", "sacct", "sacctmgr", "seff", "sreport", "sshare",
         ] {
             let program = if PROGRAMS.contains(&command) { command } else { "garrick" };
             symlink(programs.join(program), work.join("bin").join(command)).unwrap();
