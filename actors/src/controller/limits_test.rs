@@ -20,7 +20,7 @@ use garrick_model::{
 use std::sync::Arc;
 
 /// Nodes that never come, so that all jobs wait.
-const SITE: &str = "ClusterName=test\nSlurmctldHost=head\nAccountingStorageEnforce=limits,qos\n\
+const SITE: &str = "ClusterName=test\nSlurmctldHost=head\nAccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageEnforce=limits,qos\n\
     NodeName=n[0-1] CPUs=4 RealMemory=1000\nPartitionName=debug Nodes=ALL Default=YES MaxTime=60\n";
 
 fn with(count: Count, most: u64) -> Entities {

@@ -44,7 +44,7 @@ fn limits_of_accounts_and_qos_bind_jobs_until_they_are_lifted() {
     });
     c.sh("scancel -u games").ok();
     let [first, second] = [send(&["-n2"]), send(&["-n2"])].map(|sent| sent.ok().job());
-    let reason = |job: &str| c.sh(&format!("squeue -h -j {job} -o '%a|%q|%T|%r'")).ok().out.trim().to_owned();
+    let reason = |job: &str| c.sh(&format!("squeue -h -j {job} -o %a|%q|%T|%r")).ok().out.trim().to_owned();
     c.await_that("the account has its CPUs", || reason(&first) == "physics|normal|RUNNING|None");
     c.await_that("it gets no more", || reason(&second) == "physics|normal|PENDING|AssocGrpCpuLimit");
     c.sh("sacctmgr -i modify account physics set GrpTRES=cpu=-1").ok();
@@ -76,14 +76,15 @@ fn only_those_who_may_change_accounts() {
     assert_eq!((denied.code, denied.out + &denied.err), (1, why.to_owned()));
     let own = as_user(&c, NEWS, &["sacctmgr", "-i", "modify", "user", "news", "set", "fairshare=100"]);
     assert_eq!(own.code, 1);
-    // A coordinator is one in his accounts only.
+    // A coordinator is one below his accounts only.
+    c.sh("sacctmgr -i add account sub parent=chem").ok();
     c.sh("sacctmgr -i add coordinator account=chem names=news").ok();
     let change =
         |account: &str| as_user(&c, NEWS, &["sacctmgr", "-i", "modify", "account", account, "set", "MaxJobs=3"]);
-    assert_eq!(change("chem").code, 0);
+    assert_eq!(change("sub").code, 0);
     assert_eq!(change("physics").code, 1);
     let limits = c.sh("sacctmgr -nP show assoc format=account,user,maxjobs").ok().out;
-    assert!(limits.contains("chem||3\n") && limits.contains("physics||\n"), "{limits}");
+    assert!(limits.contains("sub||3\n") && limits.contains("physics||\n"), "{limits}");
     // What was changed, by whom.
     let done = c.sh("sacctmgr -nP show transactions actor=news").ok().out;
     assert_eq!(done.lines().count(), 1, "{done}");

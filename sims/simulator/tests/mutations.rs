@@ -43,7 +43,7 @@ const fn first(mutation: Mutation) -> u64 {
         | Mutation::LeadersAreAllocatedAlone
         | Mutation::LeadersEndAlone
         | Mutation::TalliesAreForgotten => 4,
-        Mutation::MissingRunsAreNotDeclaredLost => 5,
+        Mutation::ComponentsAreAcceptedOneByOne | Mutation::MissingRunsAreNotDeclaredLost => 5,
         Mutation::NodesAreDeletedUnderJobs
         | Mutation::NodesSpeakForRoot
         | Mutation::OwnersAreNotLookedAt
@@ -51,7 +51,7 @@ const fn first(mutation: Mutation) -> u64 {
         | Mutation::PurgingOvertakesFollowers
         | Mutation::RefusedRequestsAreDone
         | Mutation::SubmissionsAreKeptThoughRefused => 7,
-        Mutation::ComponentsAreAcceptedOneByOne | Mutation::RepeatsAreNews => 8,
+        Mutation::RepeatsAreNews => 8,
         Mutation::RunsAreToldToEndOnce => 9,
         Mutation::AnyNodeIsBelieved | Mutation::TasksAreMarkedBeforeTheyExist => 10,
         Mutation::IndexesAreReusedEarly => 15,

@@ -85,6 +85,13 @@ impl<'a> Pass<'a> {
         if room.nodes.iter().any(is_closed) {
             return false;
         }
+        // Nothing is preempted for a job that a limit keeps from what it would get.
+        let partition = &self.view.partitions[request.partition];
+        let (gets, secs) = ((&room.nodes[..], &room.licenses), Some(asked.longest.as_secs()));
+        if self.counted.gate_start(self.view, (job, partition), gets, secs).is_err() {
+            return false;
+        }
+        self.counted.start(self.view, (job, partition), gets, secs);
         // CPUs that others hold until they end cannot be shared before that.
         let usage = if matches!(request.usage, NodeUse::Oversubscribe(_)) { NodeUse::Cpus } else { request.usage };
         let alone = Request { usage, ..request.clone() };

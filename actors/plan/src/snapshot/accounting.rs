@@ -6,7 +6,7 @@ use super::facts::PartitionFacts;
 use garrick_model::{
     config::{Enforce, EnforceWord},
     entities::{
-        Entities,
+        Entities, NORMAL,
         association::{AssocId, Association},
         limits::{Count, Limits, TresLimit},
         qos::{QosFlag, QosRecord},
@@ -186,7 +186,8 @@ impl AccountingTable {
     /// The association of a user's job in an account (`None`: his default), for that partition if there is one for it, else for all
     /// partitions.
     pub fn association_of(&self, user: &str, account: Option<&str>, partition: Option<&str>) -> Option<&AssocRules> {
-        let all = || self.of_user.get(user).into_iter().flatten().filter_map(|id| self.associations.get(id));
+        let user = user.to_ascii_lowercase();
+        let all = || self.of_user.get(&user).into_iter().flatten().filter_map(|id| self.associations.get(id));
         let account = match account {
             Some(account) => account,
             None => all().find(|rules| rules.is_default)?.account_name.as_str(),
@@ -198,12 +199,16 @@ impl AccountingTable {
 
     /// The WCKey of a user's jobs that name none.
     pub fn default_wckey(&self, user: &str) -> Option<&str> {
-        self.wckeys.get(user)?.iter().find(|(_, is_default)| *is_default).map(|(name, _)| name.as_str())
+        self.wckeys
+            .get(&user.to_ascii_lowercase())?
+            .iter()
+            .find(|(_, is_default)| *is_default)
+            .map(|(name, _)| name.as_str())
     }
 
     /// Has the user that WCKey?
     pub fn has_wckey(&self, user: &str, name: &str) -> bool {
-        self.wckeys.get(user).is_some_and(|keys| keys.iter().any(|(known, _)| known == name))
+        self.wckeys.get(&user.to_ascii_lowercase()).is_some_and(|keys| keys.iter().any(|(known, _)| known == name))
     }
 
     /// An association.
@@ -405,14 +410,20 @@ impl Accounting {
 
     /// The association and QOS of a job in a partition with that QOS.
     pub(crate) fn standing(&self, job: &JobView, partition_qos: Option<&str>) -> Standing<'_> {
-        let own = job.spec.qos.as_deref().and_then(|name| self.table.qos(name));
+        // Jobs that came before accounts were enforced, or whose association was deleted and made again, go by its names.
+        let partition = job.allocation.as_ref().map(|run| &run.partition).or(job.partitions.first());
+        let by_name =
+            || self.table.association_of(&job.user, job.spec.account.as_deref(), partition.map(String::as_str));
+        let known = job.association.and_then(|id| self.table.association(id)).filter(|rules| rules.living);
+        let association = known.or_else(by_name);
+        let default = || association.and_then(|rules| rules.default_qos.as_deref()).or(Some(NORMAL));
+        let own = job.spec.qos.as_deref().or_else(default).and_then(|name| self.table.qos(name));
         let of_partition = partition_qos.and_then(|name| self.table.qos(name));
         let first = own.is_some_and(|qos| qos.record.has(QosFlag::OverPartQos));
         let mut qos: Vec<&QosRules> =
             if first { [own, of_partition] } else { [of_partition, own] }.into_iter().flatten().collect();
         qos.dedup_by_key(|qos| qos.record.id);
-        let association = job.association.and_then(|id| self.table.association(id));
-        Standing { id: job.association, association, own, qos, uid: job.uid }
+        Standing { id: association.map(|rules| rules.id), association, own, qos, uid: job.uid }
     }
 
     /// How many times the minutes of a job of that QOS count (`UsageFactorSafe`).

@@ -30,9 +30,8 @@ impl FrontendCore {
         let config = self.sight.config();
         let shares = fair::shares(Arc::clone(&entities), self.sight.committed(), &config, now);
         let name = self.sight.users().user(by.uid).map(|user| user.name).unwrap_or_default();
-        let seen = self
-            .hides(by, PrivateKind::Usage)
-            .then(|| fair::visible(&entities, &config.cluster_name, &name.to_ascii_lowercase()));
+        let private = self.hides(by, PrivateKind::Usage) || self.hides(by, PrivateKind::Users);
+        let seen = private.then(|| fair::visible(&entities, &config.cluster_name, &name.to_ascii_lowercase()));
         let mut loads = Loads::of(&shares, &self.sight.boards().jobs.live(), now);
         let sees = |own: &Association| seen.as_ref().is_none_or(|seen| seen.contains(&own.id));
         let associations = shares

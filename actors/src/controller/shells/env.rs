@@ -40,7 +40,7 @@ use garrick_events::{
     records::{job::JobRecord, job_event::JobEvent},
 };
 use garrick_model::{
-    config::Config,
+    config::{Config, Enforce},
     entities::Entities,
     ids::{JobId, NodeIndex, RequestId},
     messages::node::{JobCredential, NodeToController, SwitchPath},
@@ -384,8 +384,10 @@ impl Env {
 
     /// What binds jobs of what accounting knows. What running jobs have is not counted in it.
     pub fn accounting(&self) -> Accounting {
+        let config = self.config();
         Accounting {
-            enforce: self.config().enforce.clone(),
+            // Without accounting there is nothing to enforce.
+            enforce: if config.accounting { config.enforce.clone() } else { Enforce::default() },
             table: self.associations.read().value.clone(),
             past: self.past.read().value.clone(),
             used: Arc::default(),

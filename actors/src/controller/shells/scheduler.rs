@@ -142,6 +142,8 @@ impl People for Env {
 
 fn snapshot(policy: Policy, env: &Env, began: Duration) -> Snapshot {
     let boards = &env.boards;
+    // What was used in the past comes with it.
+    let fair = fair::calculated(env, Timestamp::now());
     let seen = Seen {
         jobs: boards.jobs.generation(),
         nodes: boards.nodes.generation(),
@@ -152,7 +154,7 @@ fn snapshot(policy: Policy, env: &Env, began: Duration) -> Snapshot {
     let jobs = boards.jobs.live();
     let view = view_of(policy, env, &jobs);
     let (partitions, config) = (boards.partitions.list(), env.config());
-    Snapshot { seen, began, view, jobs, partitions, config, fair: fair::calculated(env, Timestamp::now()) }
+    Snapshot { seen, began, view, jobs, partitions, config, fair }
 }
 
 /// The views as a plan's snapshot.
