@@ -339,6 +339,8 @@ fn jobs_need_an_association_and_a_qos_that_it_may_use() {
     assert_eq!(planned(vec![asks(1)], &gone), ["InvalidAccount"]);
     let mut jobs = queue(vec![asks(1)]);
     jobs[0].association = None;
+    assert_eq!(outcome(&plan(&site(jobs.clone(), &entities()), NOW), 1), [""], "it goes by its names");
+    jobs[0].user = "stranger".to_owned();
     assert_eq!(outcome(&plan(&site(jobs.clone(), &entities()), NOW), 1), ["InvalidAccount"]);
     let mut view = site(jobs, &gone);
     view.accounting.enforce = Default::default();
