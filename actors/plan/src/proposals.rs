@@ -15,6 +15,8 @@ use std::time::Duration;
 pub struct StartProposal {
     /// Number of the pass, set when proposals are sent; answers name it.
     pub pass: u64,
+    /// Set when proposals are sent: the scheduler counts it as refused from then on.
+    pub answer_by: Timestamp,
     /// Job, or the record of an array.
     pub job: JobId,
     /// The index of the array's task to split off and start.

@@ -1692,3 +1692,13 @@ fn tasks_wait_for_the_tasks_with_their_index() {
     single.send(of_tasks(&[(1, Some(NotOk)), (2, None)]));
     assert_eq!(single.view().reason, Reason::DependencyNeverSatisfied);
 }
+
+#[test]
+fn a_start_that_came_too_late_to_be_counted_is_refused() {
+    let mut job = Bench::with(spec());
+    let late = |job: &Bench| StartProposal { answer_by: Timestamp(job.now.0 - 1), ..proposal(7, None, &["n0"]) };
+    let start = JobInput::Start(Box::new(late(&job)));
+    assert_eq!(job.send(start), [JobEffect::Tell(Letter::Outcome { pass: 1, accepted: false })]);
+    let in_time = StartProposal { answer_by: job.now, ..proposal(7, None, &["n0"]) };
+    assert!(outcomes(&job.send(JobInput::Start(Box::new(in_time)))).is_empty(), "nodes are asked");
+}

@@ -75,6 +75,7 @@ pub fn share() -> NodeShare {
 pub fn proposal(job: u32, array_index: Option<u32>, nodes: &[&str]) -> StartProposal {
     StartProposal {
         pass: 1,
+        answer_by: Timestamp(i64::MAX),
         job: JobId(job),
         array_index,
         job_generation: 1,

@@ -40,7 +40,8 @@ const MOST_FACTOR: f64 = 1e6;
 impl JobCore {
     pub(super) fn start(&mut self, mut proposal: StartProposal, turn: &mut Turn<'_>) {
         let pass = proposal.pass;
-        let wanted = self.is_eligible(turn.now)
+        let wanted = turn.now <= proposal.answer_by
+            && self.is_eligible(turn.now)
             && self.commit.is_none()
             && !proposal.nodes.is_empty()
             && self.record.resolved.partitions.contains(&proposal.partition)

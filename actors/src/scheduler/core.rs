@@ -287,7 +287,7 @@ impl SchedulerCore {
             "sched.pass"
         );
         let started: BTreeSet<JobId> = plan.starts.iter().map(|start| start.job).collect();
-        self.send(plan, considered, turns, out);
+        self.send(now, plan, considered, turns, out);
         // A job that starts keeps the priority that it shows.
         let mut told = ranked.into_iter().filter(|(job, _)| !started.contains(job));
         for (job, priority) in told.by_ref().take(MOST_RANKED) {
@@ -386,7 +386,7 @@ impl SchedulerCore {
         wait.saturating_sub(clock.saturating_sub(at))
     }
 
-    fn send(&mut self, made: Plan, considered: Vec<Considered>, turns: Turns, out: &mut Out<Self>) {
+    fn send(&mut self, now: Timestamp, made: Plan, considered: Vec<Considered>, turns: Turns, out: &mut Out<Self>) {
         self.pass += 1;
         self.truncated = made.truncated;
         self.again = made.again.into_iter().chain(turns.again).min();
@@ -406,6 +406,7 @@ impl SchedulerCore {
         }
         for mut start in made.starts {
             start.pass = self.pass;
+            start.answer_by = now.plus(PATIENCE);
             tell(start.job, JobInput::Start(Box::new(start)), out);
         }
         for Considered { job, reason, expected } in considered {

@@ -60,7 +60,7 @@ pub fn cluster_view(policy: Policy, shown: &Shown<'_>, people: &dyn People, now:
     bounds::soften(&mut view, shown.jobs, now);
     view.licenses = license_facts(shown);
     view.qos = Arc::clone(&shown.qos);
-    view.accounting = shown.accounting.clone().counting(shown.jobs, &view.partitions, now);
+    view.accounting = shown.accounting.clone().counting(shown.jobs, &view.nodes, &view.partitions, now);
     if !shown.reservations.is_empty() {
         let administrators = people.administrators();
         let mut reservations = Reservations::new(shown.reservations, &view.nodes, administrators, now, shown.zone);

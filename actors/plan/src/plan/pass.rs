@@ -261,6 +261,7 @@ impl<'a> Pass<'a> {
         self.bounds.tally.start(asked.behind, job.spec.het.is_some());
         self.plan.starts.push(StartProposal {
             pass: 0,
+            answer_by: Timestamp(i64::MAX),
             job: job.id,
             array_index,
             job_generation: job.generation,

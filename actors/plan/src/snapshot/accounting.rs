@@ -12,13 +12,14 @@ use garrick_model::{
         qos::{QosFlag, QosRecord},
     },
     gres::{GPU, GresCount, Totals},
+    ids::JobId,
     resources::MemoryRequest,
     spec_text::licenses::{LicenseRequest, Licenses},
     state::JobState,
     time::Timestamp,
-    view::{AllocatedNode, JobView},
+    view::{AllocatedNode, JobView, NodeHold, NodeView},
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -375,15 +376,45 @@ impl Standing<'_> {
     }
 }
 
+/// What nodes hold for a job whose run is not shown yet.
+#[derive(Default)]
+struct Begun {
+    partition: String,
+    nodes: Vec<AllocatedNode>,
+    end: Option<Timestamp>,
+}
+
+/// What nodes hold for other jobs than those, unless the run is over.
+fn begun(shown: FxHashSet<JobId>, nodes: &[Arc<NodeView>]) -> FxHashMap<JobId, Begun> {
+    let mut begun: FxHashMap<JobId, Begun> = FxHashMap::default();
+    for node in nodes {
+        let of_others = |hold: &&NodeHold| !hold.completing && !hold.kept && !shown.contains(&hold.job);
+        for hold in node.holds.iter().filter(of_others) {
+            let one = begun.entry(hold.job).or_default();
+            one.partition = hold.partition.clone().unwrap_or_default();
+            one.end = hold.expected_end;
+            let share = hold.share.clone();
+            one.nodes.push(AllocatedNode { name: node.name.clone(), index: node.index, share });
+        }
+    }
+    begun
+}
+
 impl Accounting {
     /// Is that enforced?
     pub fn enforces(&self, word: EnforceWord) -> bool {
         self.enforce.has(word)
     }
 
-    /// Counts what running jobs have now.
+    /// Counts what running jobs have now, and those that start: nodes hold resources for a job before its own view shows the run.
     #[must_use]
-    pub fn counting(mut self, jobs: &[Arc<JobView>], partitions: &[PartitionFacts], now: Timestamp) -> Self {
+    pub fn counting(
+        mut self,
+        jobs: &[Arc<JobView>],
+        nodes: &[Arc<NodeView>],
+        partitions: &[PartitionFacts],
+        now: Timestamp,
+    ) -> Self {
         if !self.enforces(EnforceWord::Limits) {
             return self;
         }
@@ -392,17 +423,27 @@ impl Accounting {
         let mut used = Used::default();
         let has_run =
             |job: &&Arc<JobView>| matches!(job.state, JobState::Configuring | JobState::Running | JobState::Suspended);
+        let mut count =
+            |job: &JobView, partition: &str, what: (&[AllocatedNode], &Licenses), end: Option<Timestamp>| {
+                let standing = self.standing(job, of_partition.get(partition).copied().flatten());
+                let holders = standing.holders();
+                if !holders.is_empty() {
+                    let left = end.map(|end| end.since(now).as_secs());
+                    used.add(&holders, &self.gets(job, &standing, what, left));
+                }
+            };
         for job in jobs.iter().filter(has_run) {
-            let Some(allocation) = &job.allocation else { continue };
-            let qos = of_partition.get(allocation.partition.as_str()).copied().flatten();
-            let standing = self.standing(job, qos);
-            let holders = standing.holders();
-            if holders.is_empty() {
-                continue;
+            if let Some(run) = &job.allocation {
+                count(job, &run.partition, (&run.nodes, &run.licenses), job.end_time);
             }
-            let left = job.end_time.map(|end| end.since(now).as_secs());
-            let demand = self.gets(job, &standing, (&allocation.nodes, &allocation.licenses), left);
-            used.add(&holders, &demand);
+        }
+        let begun = begun(jobs.iter().filter(has_run).map(|job| job.id).collect(), nodes);
+        if !begun.is_empty() {
+            for job in jobs.iter().filter(|job| job.state.waits()) {
+                if let Some(Begun { partition, nodes, end }) = begun.get(&job.id) {
+                    count(job, partition, (nodes, &Licenses::default()), *end);
+                }
+            }
         }
         self.used = Arc::new(used);
         self

@@ -27,7 +27,7 @@ use garrick_model::{
     state::JobState,
     testing::{array, entities, hold, job, node, spec},
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, Allocation, JobView},
+    view::{AllocatedNode, Allocation, JobView, NodeHold},
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -257,7 +257,7 @@ fn beside(specs: Vec<JobSpec>, entities: &Entities, (cpus, secs): (u32, u64)) ->
     let count = u32::try_from(specs.len()).unwrap();
     let mut view = site(queue(specs), entities);
     let runs = running(&mut view, 99, cpus, secs);
-    view.accounting = view.accounting.clone().counting(&[runs], &view.partitions, NOW);
+    view.accounting = view.accounting.clone().counting(&[runs], &[], &view.partitions, NOW);
     outcome(&plan(&view, NOW), count)
 }
 
@@ -270,6 +270,24 @@ fn running_jobs_count_with_what_they_have_and_the_time_they_have_left() {
     assert_eq!(beside(vec![asks(1)], &left, (2, 90)), [""], "time alone frees it");
     let nodes = limited(On::Physics, tres(TresLimit::GrpTres, "node", 1));
     assert_eq!(beside(vec![at(asks(1), "n1"), at(asks(1), "n0")], &nodes, (1, 60)), ["AssocGrpNodeLimit", ""]);
+}
+
+/// Whether one more job may start beside one that shows no run yet, for which a node has such a hold.
+fn beside_one_that_starts(change: impl FnOnce(&mut NodeHold)) -> Vec<String> {
+    let mut view = site(queue(vec![asks(1)]), &limited(On::Physics, count(Count::GrpJobs, 1)));
+    let starts = Arc::new(JobView { association: Some(AssocId(4)), ..job(99, asks(1)) });
+    let mut hold = NodeHold { partition: Some("debug".to_owned()), ..hold(99, 0..1, 100, None) };
+    change(&mut hold);
+    Arc::make_mut(&mut view.nodes[0]).holds.push(hold);
+    view.accounting = view.accounting.clone().counting(&[starts], &view.nodes, &view.partitions, NOW);
+    outcome(&plan(&view, NOW), 1)
+}
+
+#[test]
+fn a_job_that_starts_counts_before_it_shows_its_run() {
+    assert_eq!(beside_one_that_starts(|_| {}), ["AssocGrpJobsLimit"]);
+    assert_eq!(beside_one_that_starts(|hold| hold.kept = true), [""], "only kept for its next run");
+    assert_eq!(beside_one_that_starts(|hold| hold.completing = true), [""], "its last run is over");
 }
 
 #[test]
@@ -460,7 +478,7 @@ fn a_repair_offers_a_start_to_who_waited_for_a_limit_and_a_changed_limit_needs_a
     // Job 1 runs on node 0, and job 2 goes on waiting.
     let mut busy = site(vec![waiting[1].clone()], &one);
     let runs = running(&mut busy, 1, 1, 300);
-    busy.accounting = busy.accounting.clone().counting(&[runs], &busy.partitions, NOW);
+    busy.accounting = busy.accounting.clone().counting(&[runs], &[], &busy.partitions, NOW);
     let (repaired, kept) = kept.unwrap().repair(busy.clone(), NOW).unwrap();
     assert!(repaired.starts.is_empty());
     // It ends: the place is job 2's, without a new plan.
