@@ -105,7 +105,9 @@ impl JobCore {
                 })),
             );
         }
-        turn.out.push(JobEffect::SetTimer { timer: JobTimer::Commit, at: turn.now.plus(COMMIT_LIMIT) });
+        // From then on the scheduler plans without this start.
+        let at = turn.now.plus(COMMIT_LIMIT).min(proposal.answer_by);
+        turn.out.push(JobEffect::SetTimer { timer: JobTimer::Commit, at });
         self.commit = Some(Commit {
             attempt: self.attempt,
             waiting: proposal.nodes.iter().map(|n| n.name.clone()).collect(),
