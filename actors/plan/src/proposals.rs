@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct StartProposal {
     /// Number of the pass, set when proposals are sent; answers name it.
     pub pass: u64,
-    /// Set when proposals are sent: the scheduler counts it as refused from then on.
+    /// Set when proposals are sent: it is given up then.
     pub answer_by: Timestamp,
     /// Job, or the record of an array.
     pub job: JobId,

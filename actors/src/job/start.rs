@@ -105,7 +105,6 @@ impl JobCore {
                 })),
             );
         }
-        // From then on the scheduler plans without this start.
         let at = turn.now.plus(COMMIT_LIMIT).min(proposal.answer_by);
         turn.out.push(JobEffect::SetTimer { timer: JobTimer::Commit, at });
         self.commit = Some(Commit {

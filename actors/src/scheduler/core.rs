@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use garrick_model::{
-    config::Config,
+    config::{Config, EnforceWord},
     ids::JobId,
     messages::command::CommandReply,
     outlook::Outlook,
@@ -27,6 +27,7 @@ use garrick_plan::{
         kept::planning::{Considered, Made, Outline, Planning, Way, anybody_waits},
         obstacle::{Obstacle, Waits},
     },
+    proposals::StartProposal,
     rules::{
         bounds::Quota,
         priority,
@@ -43,8 +44,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_TIMER: Duration = Duration::from_secs(3600);
 /// If a new plan takes this long, plans are repaired between new ones.
 const REPAIR_FROM: Duration = Duration::from_millis(20);
-/// Proposals unanswered for this long count as refused.
+/// Proposals unanswered for this long are not waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// And are given up after this. Until then such a start counts against limits.
+const GIVEN_UP: Duration = Duration::from_secs(10);
 /// Most jobs that are sent a new priority after a pass; the next pass continues. The plan itself uses all new priorities.
 const MOST_RANKED: usize = 10_000;
 
@@ -97,6 +100,9 @@ pub struct SchedulerCore {
     /// The rules of priorities, if they are calculated, and their inputs.
     ranking: Option<Ranking>,
     last_pass: Duration,
+    /// Starts that were proposed, where there are limits: in the last pass, and in earlier ones that were not waited for.
+    proposed: Vec<StartProposal>,
+    late: Vec<StartProposal>,
     /// The kept plan, if plans are repaired.
     kept: Option<Outline>,
     /// When it is made anew because a repair left something out.
@@ -137,6 +143,7 @@ impl Owner for SchedulerCore {
                 if self.outstanding > 0 {
                     tracing::warn!(pass = self.pass, unanswered = self.outstanding, "sched.proposals_unanswered");
                     self.outstanding = 0;
+                    self.late.append(&mut self.proposed);
                     self.after_pass(now, out);
                 }
             }
@@ -196,6 +203,8 @@ impl SchedulerCore {
             truncated: false,
             ranking: None,
             last_pass: Duration::ZERO,
+            proposed: Vec::new(),
+            late: Vec::new(),
             kept: None,
             stale_until: None,
             waits: FxHashMap::default(),
@@ -249,7 +258,9 @@ impl SchedulerCore {
         }
         let began = snapshot.began;
         self.seen = snapshot.seen;
-        let (view, ranked) = self.rank(snapshot, now, out);
+        let (mut view, ranked) = self.rank(snapshot, now, out);
+        self.late.retain(|start| now <= start.answer_by);
+        view.count_starts(&self.late);
         let turns = turns::turns(&view, now);
         let names = (view.nodes.clone(), view.partitions.iter().map(|p| p.name.clone()).collect());
         let queue = view.pending.len();
@@ -404,9 +415,14 @@ impl SchedulerCore {
             preemption.pass = self.pass;
             tell(preemption.job, JobInput::Preempt(Box::new(preemption)), out);
         }
+        self.proposed.clear();
         for mut start in made.starts {
             start.pass = self.pass;
-            start.answer_by = now.plus(PATIENCE);
+            start.answer_by = now.plus(GIVEN_UP);
+            start.others.iter_mut().for_each(|other| other.answer_by = start.answer_by);
+            if self.policy.enforce.has(EnforceWord::Limits) {
+                self.proposed.push(start.clone());
+            }
             tell(start.job, JobInput::Start(Box::new(start)), out);
         }
         for Considered { job, reason, expected } in considered {

@@ -13,10 +13,11 @@ use crate::{
 };
 use garrick_model::{
     config::{self, Config},
+    entities::{association::AssocId, limits::Count},
     ids::JobId,
     messages::command::CommandReply,
     state::Reason,
-    testing::{hold, job, node, spec},
+    testing::{entities, hold, job, node, spec},
     time::Timestamp,
     view::{JobView, NodeView},
 };
@@ -24,6 +25,7 @@ use garrick_plan::{
     fixtures::cluster,
     plan::kept::{Kept, planning::Planning},
     snapshot::{
+        accounting::{Accounting, AccountingTable},
         bounds::Bounds,
         facts::{ClusterView, Policy},
     },
@@ -184,6 +186,30 @@ fn who_does_not_answer_is_not_waited_for_for_ever() {
     assert!(watches(&over));
     assert!(stage.tell(SchedulerInput::Outcome { pass: 1, accepted: true }).is_empty(), "it comes too late");
     assert_eq!(started(&stage.pass(two_jobs())).len(), 2);
+}
+
+#[test]
+fn a_start_that_is_not_waited_for_counts_against_limits_until_it_is_given_up() {
+    let mut known = entities();
+    known.associations.get_mut(&AssocId(3)).unwrap().limits.counts.insert(Count::GrpJobs, 1);
+    let enforce = read(
+        "ClusterName=c\nSlurmctldHost=h\nAccountingStorageEnforce=limits\nNodeName=n0 CPUs=4\nPartitionName=debug Nodes=n0\n",
+    )
+    .enforce;
+    let two_of_an_account = || {
+        let of_alice = |id| JobView { association: Some(AssocId(4)), ..job(id, spec()) };
+        let mut view = cluster(vec![node(0, 4)], vec![of_alice(1), of_alice(2)]);
+        let table = Arc::new(AccountingTable::new(&known, "test"));
+        view.accounting = Accounting { enforce: enforce.clone(), table, ..Accounting::default() };
+        view
+    };
+    let mut stage = Stage::new(Policy { enforce: enforce.clone(), ..Policy::default() });
+    assert_eq!(started(&stage.pass(two_of_an_account())), [(1, 1)]);
+    stage.tell(SchedulerInput::Timer(SchedulerTimer::Patience));
+    stage.later(Duration::from_secs(5));
+    assert_eq!(started(&stage.pass(two_of_an_account())), [], "it may still come about");
+    stage.later(Duration::from_secs(6));
+    assert_eq!(started(&stage.pass(two_of_an_account())).len(), 1);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! Where one limit is set in several places, the first of these counts: the partition's QOS, the job's QOS (the other way round with
 //! `OverPartQOS`), the job's association, and then the accounts above it. Limits of groups count in all of those accounts.
 
+use crate::proposals::StartProposal;
 use crate::snapshot::{
     accounting::{Accounting, Compiled, Demand, Holder, Past, QosRules, Standing, Sum, Used},
     changes::{Fact, Reads},
@@ -91,6 +92,25 @@ impl Counted {
             let demand = accounting.gets(job, &standing, what, secs);
             Arc::make_mut(&mut self.used).add(&holders, &demand);
         }
+    }
+}
+
+impl ClusterView {
+    /// Counts starts that may still come about against limits, beside what running jobs have.
+    pub fn count_starts(&mut self, starts: &[StartProposal]) {
+        if starts.is_empty() {
+            return;
+        }
+        let mut counted = Counted::new(self);
+        for start in starts.iter().flat_map(|start| [start].into_iter().chain(&start.others)) {
+            let job = self.pending.iter().find(|job| job.id == start.job);
+            let partition = self.partitions.iter().find(|partition| partition.name == start.partition);
+            if let (Some(job), Some(partition)) = (job, partition) {
+                let secs = start.time_limit.duration().map(|limit| limit.as_secs());
+                counted.start(self, (job, partition), (&start.nodes, &start.licenses), secs);
+            }
+        }
+        self.accounting.used = counted.used;
     }
 }
 
