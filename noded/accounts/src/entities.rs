@@ -2,7 +2,13 @@
 //! what differs is written in one transaction together with the line for the list of transactions. Who follows them
 //! ([`Store::watch_entities`]) sees a change after it is on disk.
 
-use crate::store::{Store, StoreError, decoded, encoded};
+use crate::{
+    database::{
+        Connection, Statement, Value,
+        dialect::{Table, There},
+    },
+    store::{Store, StoreError, decoded, encoded},
+};
 use garrick_accounts::{
     change::{self, Actor, Applied, Change, ChangeRefusal, Transaction},
     messages::Inventory,
@@ -12,7 +18,6 @@ use garrick_model::{
     time::Timestamp,
 };
 use serde::Serialize;
-use sqlx::{Connection as _, Row as _, SqliteConnection};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::watch;
 
@@ -22,6 +27,9 @@ const FORM: i64 = 1;
 const TRANSACTIONS: i64 = 100_000;
 /// And bytes of them: far below what a frame may have.
 const TRANSACTION_BYTES: usize = 8 << 20;
+
+const ENTITIES: Table =
+    Table { name: "entities", columns: &["kind", "name", "form", "body"], key: 2, there: There::Replaced };
 
 /// What is written of entities: a kind has a table of its own in [`Entities`].
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,12 +54,12 @@ pub type Changed = Result<(Applied, u64), ChangeRefusal>;
 impl Store {
     /// All entities.
     pub fn entities(&self) -> Arc<Entities> {
-        Arc::clone(&self.entities.borrow())
+        Arc::clone(&self.told().borrow())
     }
 
     /// All entities, now and after each change.
     pub fn watch_entities(&self) -> watch::Receiver<Arc<Entities>> {
-        self.entities.subscribe()
+        self.told().subscribe()
     }
 
     /// Applies a change, or only tries it. With a version: only to that one.
@@ -62,43 +70,47 @@ impl Store {
         version: Option<u64>,
         only_try: bool,
     ) -> Result<Changed, StoreError> {
-        let mut writer = self.writer.lock().await;
-        let old = self.entities();
-        if version.is_some_and(|shown| shown != old.version) {
-            return Ok(Err(ChangeRefusal::Outdated));
-        }
-        let mut new = Entities::clone(&old);
-        let applied = match change::apply(&mut new, change, by, Timestamp::now()) {
-            Ok(applied) => applied,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        new.version = old.version;
-        if !only_try && new != *old {
-            new.version += 1;
-            write(&mut writer.connection, &old, &new, &applied.transactions).await?;
-            self.entities.send_replace(Arc::new(new));
-        }
-        Ok(Ok((applied, old.version)))
+        self.write(async |writer| {
+            let old = self.entities();
+            if version.is_some_and(|shown| shown != old.version) {
+                return Ok(Err(ChangeRefusal::Outdated));
+            }
+            let mut new = Entities::clone(&old);
+            let applied = match change::apply(&mut new, change, by, Timestamp::now()) {
+                Ok(applied) => applied,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            new.version = old.version;
+            if !only_try && new != *old {
+                new.version += 1;
+                write(writer.connection()?, &old, &new, &applied.transactions).await?;
+                self.told().send_replace(Arc::new(new));
+            }
+            Ok(Ok((applied, old.version)))
+        })
+        .await
     }
 
     /// A cluster's controller has come, with that inventory.
     pub async fn register(&self, cluster: &str, inventory: &Inventory) -> Result<(), StoreError> {
-        let mut writer = self.writer.lock().await;
-        let old = self.entities();
-        let mut new = Entities::clone(&old);
-        change::register_cluster(&mut new, cluster, Timestamp::now(), &inventory.tres);
-        if let Some(of) = new.clusters.get_mut(cluster) {
-            of.control.clone_from(&inventory.control);
-            of.nodes.clone_from(&inventory.nodes);
-            of.tres.clone_from(&inventory.tres);
-        }
-        new.version = old.version;
-        if new != *old {
-            new.version += 1;
-            write(&mut writer.connection, &old, &new, &[]).await?;
-            self.entities.send_replace(Arc::new(new));
-        }
-        Ok(())
+        self.write(async |writer| {
+            let old = self.entities();
+            let mut new = Entities::clone(&old);
+            change::register_cluster(&mut new, cluster, Timestamp::now(), &inventory.tres);
+            if let Some(of) = new.clusters.get_mut(cluster) {
+                of.control.clone_from(&inventory.control);
+                of.nodes.clone_from(&inventory.nodes);
+                of.tres.clone_from(&inventory.tres);
+            }
+            new.version = old.version;
+            if new != *old {
+                new.version += 1;
+                write(writer.connection()?, &old, &new, &[]).await?;
+                self.told().send_replace(Arc::new(new));
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// What was changed in that time, oldest first.
@@ -107,16 +119,15 @@ impl Store {
         since: Option<Timestamp>,
         until: Option<Timestamp>,
     ) -> Result<Vec<Transaction>, StoreError> {
-        let rows =
-            sqlx::query("SELECT body FROM transactions WHERE time_ms >= ? AND time_ms <= ? ORDER BY id DESC LIMIT ?")
-                .bind(since.map_or(i64::MIN, |at| at.0))
-                .bind(until.map_or(i64::MAX, |at| at.0))
-                .bind(TRANSACTIONS)
-                .fetch_all(&self.readers)
-                .await?;
+        let in_time = "SELECT body FROM transactions WHERE time_ms >= ? AND time_ms <= ? ORDER BY id DESC LIMIT ?";
+        let asked = Statement::of(in_time)
+            .with(since.map_or(i64::MIN, |at| at.0))
+            .with(until.map_or(i64::MAX, |at| at.0))
+            .with(TRANSACTIONS);
+        let rows = self.reader().await?.link().rows(asked).await?;
         let (mut newest, mut bytes) = (Vec::new(), 0);
         for row in &rows {
-            let body: &[u8] = row.try_get(0)?;
+            let body = row.bytes(0)?;
             bytes += body.len();
             if bytes > TRANSACTION_BYTES {
                 break;
@@ -129,8 +140,8 @@ impl Store {
 }
 
 /// Reads all entities. A new database begins with those that there always are.
-pub(crate) async fn open(connection: &mut SqliteConnection) -> Result<Entities, StoreError> {
-    let rows = sqlx::query("SELECT kind, name, body FROM entities").fetch_all(&mut *connection).await?;
+pub(crate) async fn open(connection: &mut Connection) -> Result<Entities, StoreError> {
+    let rows = connection.link().rows(Statement::of("SELECT kind, name, body FROM entities")).await?;
     if rows.is_empty() {
         let fresh = change::fresh(Timestamp::now());
         write(connection, &Entities { version: u64::MAX, ..Entities::default() }, &fresh, &[]).await?;
@@ -138,8 +149,7 @@ pub(crate) async fn open(connection: &mut SqliteConnection) -> Result<Entities, 
     }
     let mut entities = Entities::default();
     for row in &rows {
-        let (kind, name, body): (i64, &str, &[u8]) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        take(&mut entities, kind, name, body)?;
+        take(&mut entities, row.number(0)?, row.text(1)?, row.bytes(2)?)?;
     }
     Ok(entities)
 }
@@ -195,38 +205,30 @@ fn compare<K: Ord + ToString, V: PartialEq + Serialize>(
 }
 
 async fn write(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     old: &Entities,
     new: &Entities,
     transactions: &[Transaction],
 ) -> Result<(), StoreError> {
     let mut tx = connection.begin().await?;
+    let mut link = tx.link();
+    let mut rows: Vec<Vec<Value<'_>>> = Vec::new();
     for (kind, name, body) in differences(old, new) {
-        sqlx::query("DELETE FROM entities WHERE kind = ? AND name = ?")
-            .bind(kind as i64)
-            .bind(&name)
-            .execute(&mut *tx)
-            .await?;
-        if let Some(body) = body {
-            sqlx::query("INSERT INTO entities (kind, name, form, body) VALUES (?, ?, ?, ?)")
-                .bind(kind as i64)
-                .bind(&name)
-                .bind(FORM)
-                .bind(body)
-                .execute(&mut *tx)
-                .await?;
+        match body {
+            Some(body) => {
+                rows.push(vec![(kind as i64).into(), Value::Text(Some(name.into())), FORM.into(), body.into()]);
+            }
+            None => {
+                let gone = Statement::of("DELETE FROM entities WHERE kind = ? AND name = ?");
+                link.execute(gone.with(kind as i64).with(name.as_str())).await?;
+            }
         }
     }
+    link.put(&ENTITIES, rows).await?;
+    let next =
+        "INSERT INTO transactions (id, time_ms, form, body) SELECT COALESCE(MAX(id), 0) + 1, ?, ?, ? FROM transactions";
     for transaction in transactions {
-        sqlx::query(
-            "INSERT INTO transactions (id, time_ms, form, body) \
-             SELECT COALESCE(MAX(id), 0) + 1, ?, ?, ? FROM transactions",
-        )
-        .bind(transaction.time.0)
-        .bind(FORM)
-        .bind(encoded(transaction))
-        .execute(&mut *tx)
-        .await?;
+        link.execute(Statement::of(next).with(transaction.time.0).with(FORM).with(encoded(transaction))).await?;
     }
     Ok(tx.commit().await?)
 }

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::testing::with_folder;
+use crate::testing::on_each;
 use garrick_accounts::messages::Inventory;
 
 fn inventory(cpus: u64) -> Inventory {
@@ -10,8 +10,8 @@ fn inventory(cpus: u64) -> Inventory {
 
 #[test]
 fn entities_are_there_again_when_the_database_is_opened_anew() {
-    with_folder(async |path| {
-        let store = Store::open(&path).await.unwrap();
+    on_each(async |place| {
+        let store = place.open().await;
         let mut watch = store.watch_entities();
         assert!(watch.borrow_and_update().accounts.contains_key("root"));
         store.register("c", &inventory(8)).await.unwrap();
@@ -25,32 +25,41 @@ fn entities_are_there_again_when_the_database_is_opened_anew() {
         let last = store.entities();
         assert_eq!((last.clusters["c"].tres["cpu"], last.version), (4, told.version + 1));
         drop(store);
-        assert_eq!(Store::open(&path).await.unwrap().entities(), last);
+        assert_eq!(place.open().await.entities(), last);
     });
 }
 
 #[test]
 fn an_entity_that_is_gone_is_deleted_from_the_database() {
-    with_folder(async |path| {
-        let store = Store::open(&path).await.unwrap();
+    on_each(async |place| {
+        let store = place.open().await;
         store.register("c", &inventory(8)).await.unwrap();
         let old = store.entities();
         let new = Entities { clusters: BTreeMap::new(), version: old.version + 1, ..Entities::clone(&old) };
-        write(&mut store.writer.lock().await.connection, &old, &new, &[]).await.unwrap();
+        store.write(async |writer| write(writer.connection()?, &old, &new, &[]).await).await.unwrap();
         drop(store);
-        assert_eq!(*Store::open(&path).await.unwrap().entities(), new);
+        assert_eq!(*place.open().await.entities(), new);
     });
 }
 
 #[test]
 fn a_database_of_a_later_version_with_other_entities_is_refused() {
-    with_folder(async |path| {
-        let store = Store::open(&path).await.unwrap();
-        sqlx::query("INSERT INTO entities (kind, name, form, body) VALUES (99, 'x', 1, x'c0')")
-            .execute(&mut store.writer.lock().await.connection)
-            .await
-            .unwrap();
+    on_each(async |place| {
+        let store = place.open().await;
+        let row =
+            Statement::of("INSERT INTO entities (kind, name, form, body) VALUES (99, 'x', 1, ?)").with(vec![0xc0]);
+        store.write(async |writer| Ok(writer.connection()?.link().execute(row).await?)).await.unwrap();
         drop(store);
-        assert!(matches!(Store::open(&path).await, Err(StoreError::Row(_))));
+        let refused = loop {
+            // The last one who had it may not be gone yet.
+            match Store::open(&place.storage).await {
+                Ok(store) => match store.ready().await {
+                    Err(StoreError::Away(_)) => tokio::task::yield_now().await,
+                    other => break other,
+                },
+                Err(error) => break Err(error),
+            }
+        };
+        assert!(matches!(refused, Err(StoreError::Row(_))), "{refused:?}");
     });
 }

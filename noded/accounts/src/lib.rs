@@ -3,6 +3,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`database`] | SQLite, PostgreSQL and MariaDB in one way |
 //! | [`store`] | the database: rows of a batch and its position in one transaction |
 //! | [`entities`] | accounts, users, associations and QOS, and changes of them |
 //! | [`texts`] | scripts and environments |
@@ -10,6 +11,7 @@
 //! | [`usage`] | what was used in a window of time |
 //! | [`pages`] | questions to the database, answered in pages of bounded size |
 
+pub mod database;
 pub mod entities;
 pub mod pages;
 pub mod purge;

@@ -1,7 +1,10 @@
 //! Questions to the database. An answer is bounded in size, and so is the work for it: what is left out is asked for with the place
 //! where the answer ended. The database leaves out what it can by its columns, [`JobFilter::takes`] decides.
 
-use crate::store::{Store, StoreError, numbers, readable, signed};
+use crate::{
+    database::{Link, Row, Statement, dialect::Dialect},
+    store::{Store, StoreError, numbers, readable, signed},
+};
 use garrick_accounts::{
     filter::JobFilter,
     messages::{JobWithSteps, PageEnd},
@@ -9,7 +12,6 @@ use garrick_accounts::{
     step::StepRecord,
 };
 use garrick_model::ids::{JobId, Sluid, StepKey};
-use sqlx::{QueryBuilder, Row as _, Sqlite};
 use std::collections::BTreeMap;
 
 /// Bytes of bodies in one answer, about.
@@ -18,8 +20,8 @@ const PAGE_BYTES: usize = 512 << 10;
 const LOOKED_AT: usize = 20_000;
 /// Keys that are looked up at a time.
 const KEYS: usize = LOOKED_AT;
-/// Rows that are read at a time.
-const CHUNK: usize = 1_000;
+/// Rows that are read at a time ([`behind_step`] has it in its text).
+pub(crate) const CHUNK: usize = 1_000;
 /// Values in a list of a statement. With more, all rows are compared here.
 const LISTED: usize = 200;
 
@@ -47,6 +49,8 @@ pub struct Question<'q> {
 
 /// Cluster, job and run: what rows are ordered by.
 type Key = (i64, i64, i64);
+/// Their columns.
+const KEY: [&str; 3] = ["cluster", "job", "sluid"];
 
 /// Keys of rows that were looked up for a question: the next pages of its answer need not look them up again.
 #[derive(Debug, Default)]
@@ -90,169 +94,168 @@ struct Found {
 impl Store {
     /// Answers a question. The cursor is that of the last page of the same answer, or new.
     pub async fn page(&self, question: Question<'_>, cursor: &mut Cursor) -> Result<Page, StoreError> {
-        let clusters = self.clusters().await?;
-        let found = self.rows(&question, &clusters, cursor).await?;
+        let mut reader = self.reader().await?;
+        let mut link = reader.link();
+        let clusters = clusters(&mut link).await?;
+        let found = rows(&mut link, &question, &clusters, cursor).await?;
         if !question.steps {
             let jobs = found.rows.into_iter().map(|(_, row)| JobWithSteps { row, steps: Vec::new() }).collect();
             return Ok(Page { jobs, next: found.next });
         }
-        self.with_steps(found, &question).await
-    }
-
-    /// Clusters by number.
-    async fn clusters(&self) -> Result<BTreeMap<i64, String>, StoreError> {
-        let rows = sqlx::query("SELECT id, name FROM clusters").fetch_all(&self.readers).await?;
-        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
-    }
-
-    async fn rows(
-        &self,
-        question: &Question<'_>,
-        clusters: &BTreeMap<i64, String>,
-        cursor: &mut Cursor,
-    ) -> Result<Found, StoreError> {
-        let mut found = Found::default();
-        let mut place = question.after.map(|end| {
-            let cluster = clusters.iter().find(|(_, name)| **name == end.cluster).map_or(0, |(id, _)| *id);
-            // One whose steps were not all told comes again.
-            (cluster, i64::from(end.job), signed(end.sluid.0).saturating_sub(i64::from(end.step.is_some())))
-        });
-        let mut looked_at = 0;
-        loop {
-            if !cursor.goes_on(question, place) {
-                *cursor = self.look_up(question, clusters, place).await?;
-            }
-            let next = cursor.next(place);
-            let Some(last) = next.last().copied() else { return Ok(found) };
-            let chunk = self.bodies(next).await?;
-            for (key, body) in &chunk {
-                let full = found.bytes >= PAGE_BYTES || looked_at >= LOOKED_AT;
-                let same_job = place.is_some_and(|at| (at.0, at.1) == (key.0, key.1));
-                // Runs of a job stay together, so that its newest one is known.
-                if full && !same_job {
-                    found.next = place.map(|(cluster, job, sluid)| PageEnd {
-                        cluster: clusters.get(&cluster).cloned().unwrap_or_default(),
-                        job: u32::try_from(job).unwrap_or(u32::MAX),
-                        sluid: Sluid(sluid.cast_unsigned()),
-                        step: None,
-                    });
-                    return Ok(found);
-                }
-                (place, looked_at) = (Some(*key), looked_at + 1);
-                let job = JobId(u32::try_from(key.1).unwrap_or(u32::MAX));
-                if let Some(row) = readable(body, job) {
-                    found.take(key.0, row, body.len(), question.filter);
-                }
-            }
-            // A row that was deleted since is passed over.
-            place = Some(last);
-            if cursor.whole && cursor.next(place).is_empty() {
-                return Ok(found);
-            }
-        }
-    }
-
-    /// Keys of rows behind that place.
-    async fn look_up(
-        &self,
-        question: &Question<'_>,
-        clusters: &BTreeMap<i64, String>,
-        place: Option<Key>,
-    ) -> Result<Cursor, StoreError> {
-        let wanted = |name: &String| question.filter.clusters.is_empty() || question.filter.clusters.contains(name);
-        let among: Vec<i64> = clusters.iter().filter(|(_, name)| wanted(name)).map(|(id, _)| *id).collect();
-        let mut keys: Vec<Key> = Vec::new();
-        if !among.is_empty() {
-            let mut sql = QueryBuilder::new("");
-            statement(&mut sql, question, &among, place);
-            let rows = sql.build().fetch_all(&self.readers).await?;
-            for row in &rows {
-                keys.push((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
-            }
-        }
-        let (filter, only) = (question.filter.clone(), question.only);
-        Ok(Cursor { asked: Some((filter, only)), whole: keys.len() < KEYS, keys })
+        with_steps(&mut link, found, &question).await
     }
 
     /// How the database would look up the keys.
     #[cfg(test)]
     pub(crate) async fn explain(&self, question: &Question<'_>, place: Option<Key>) -> Result<Vec<String>, StoreError> {
-        let mut sql = QueryBuilder::new("EXPLAIN QUERY PLAN ");
-        statement(&mut sql, question, &[1], place);
-        let rows = sql.build().fetch_all(&self.readers).await?;
-        rows.iter().map(|row| Ok(row.try_get("detail")?)).collect()
+        let mut sql = Statement::built("EXPLAIN QUERY PLAN ");
+        statement(&mut sql, Dialect::Sqlite, question, &[1], place);
+        let rows = self.reader().await?.link().rows(sql).await?;
+        // The last of its columns says it.
+        rows.iter().map(|row| Ok(row.text(3)?.to_owned())).collect()
     }
+}
 
-    /// Bodies of these rows.
-    async fn bodies(&self, keys: &[Key]) -> Result<Vec<(Key, Vec<u8>)>, StoreError> {
-        let mut sql = QueryBuilder::<Sqlite>::new(
-            "SELECT cluster, job, sluid, body FROM jobs WHERE (cluster, job, sluid) IN (VALUES ",
-        );
-        let mut list = sql.separated(", ");
-        for (cluster, job, sluid) in keys {
-            // Numbers, written as such: a statement takes only so many values.
-            list.push(format!("({cluster}, {job}, {sluid})"));
+/// Clusters by number.
+async fn clusters(link: &mut Link<'_>) -> Result<BTreeMap<i64, String>, StoreError> {
+    let rows = link.rows(Statement::of("SELECT id, name FROM clusters")).await?;
+    rows.iter().map(|row| Ok((row.number(0)?, row.text(1)?.to_owned()))).collect()
+}
+
+async fn rows(
+    link: &mut Link<'_>,
+    question: &Question<'_>,
+    clusters: &BTreeMap<i64, String>,
+    cursor: &mut Cursor,
+) -> Result<Found, StoreError> {
+    let mut found = Found::default();
+    let mut place = question.after.map(|end| {
+        let cluster = clusters.iter().find(|(_, name)| **name == end.cluster).map_or(0, |(id, _)| *id);
+        // One whose steps were not all told comes again.
+        (cluster, i64::from(end.job), signed(end.sluid.0).saturating_sub(i64::from(end.step.is_some())))
+    });
+    let mut looked_at = 0;
+    loop {
+        if !cursor.goes_on(question, place) {
+            *cursor = look_up(link, question, clusters, place).await?;
         }
-        sql.push(") ORDER BY cluster, job, sluid");
-        let rows = sql.build().fetch_all(&self.readers).await?;
-        rows.iter().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?), row.try_get(3)?))).collect()
-    }
-
-    /// Adds the steps, as many as there is room for.
-    async fn with_steps(&self, found: Found, question: &Question<'_>) -> Result<Page, StoreError> {
-        let mut page = Page { jobs: Vec::new(), next: found.next };
-        let mut bytes = found.bytes;
-        let resumed = question.after.and_then(|end| Some((end.sluid, end.step?)));
-        for (cluster, row) in found.rows {
-            let after = resumed.filter(|(sluid, _)| *sluid == row.sluid).map(|(_, step)| step);
-            let end = |step| PageEnd { cluster: row.cluster.clone(), job: row.job.0, sluid: row.sluid, step };
-            let (steps, more) = self.steps((cluster, row.job, row.sluid), after, &mut bytes).await?;
-            let cut = more.then(|| steps.last().map(|last: &StepRecord| last.key)).flatten();
-            let next = end(cut);
-            page.jobs.push(JobWithSteps { row, steps });
-            if more || bytes >= 2 * PAGE_BYTES {
-                page.next = Some(next);
-                return Ok(page);
+        let next = cursor.next(place);
+        let Some(last) = next.last().copied() else { return Ok(found) };
+        let chunk = bodies(link, next).await?;
+        for (key, body) in &chunk {
+            let full = found.bytes >= PAGE_BYTES || looked_at >= LOOKED_AT;
+            let same_job = place.is_some_and(|at| (at.0, at.1) == (key.0, key.1));
+            // Runs of a job stay together, so that its newest one is known.
+            if full && !same_job {
+                found.next = place.map(|(cluster, job, sluid)| PageEnd {
+                    cluster: clusters.get(&cluster).cloned().unwrap_or_default(),
+                    job: u32::try_from(job).unwrap_or(u32::MAX),
+                    sluid: Sluid(sluid.cast_unsigned()),
+                    step: None,
+                });
+                return Ok(found);
+            }
+            (place, looked_at) = (Some(*key), looked_at + 1);
+            let job = JobId(u32::try_from(key.1).unwrap_or(u32::MAX));
+            if let Some(row) = readable(body, job) {
+                found.take(key.0, row, body.len(), question.filter);
             }
         }
-        Ok(page)
-    }
-
-    /// Steps of a run after one, and whether there are more.
-    async fn steps(
-        &self,
-        (cluster, job, sluid): (i64, JobId, Sluid),
-        after: Option<StepKey>,
-        bytes: &mut usize,
-    ) -> Result<(Vec<StepRecord>, bool), StoreError> {
-        let mut place = after.map_or((i64::MIN, i64::MIN), numbers);
-        let mut steps = Vec::new();
-        loop {
-            let chunk = sqlx::query(
-                "SELECT step, task, body FROM steps WHERE cluster = ? AND sluid = ? AND (step > ? OR step = ? AND task > ?) \
-                 ORDER BY step, task LIMIT 1000",
-            )
-            .bind(cluster)
-            .bind(signed(sluid.0))
-            .bind(place.0)
-            .bind(place.0)
-            .bind(place.1)
-            .fetch_all(&self.readers)
-            .await?;
-            for row in &chunk {
-                if *bytes >= 2 * PAGE_BYTES && !steps.is_empty() {
-                    return Ok((steps, true));
-                }
-                let body: &[u8] = row.try_get(2)?;
-                place = (row.try_get(0)?, row.try_get(1)?);
-                *bytes += body.len();
-                steps.extend(readable::<StepRecord>(body, job));
-            }
-            if chunk.len() < CHUNK {
-                return Ok((steps, false));
-            }
+        // A row that was deleted since is passed over.
+        place = Some(last);
+        if cursor.whole && cursor.next(place).is_empty() {
+            return Ok(found);
         }
     }
+}
+
+/// Keys of rows behind that place.
+async fn look_up(
+    link: &mut Link<'_>,
+    question: &Question<'_>,
+    clusters: &BTreeMap<i64, String>,
+    place: Option<Key>,
+) -> Result<Cursor, StoreError> {
+    let wanted = |name: &String| question.filter.clusters.is_empty() || question.filter.clusters.contains(name);
+    let among: Vec<i64> = clusters.iter().filter(|(_, name)| wanted(name)).map(|(id, _)| *id).collect();
+    let mut keys: Vec<Key> = Vec::new();
+    if !among.is_empty() {
+        let mut sql = Statement::built("");
+        statement(&mut sql, link.dialect(), question, &among, place);
+        for row in &link.rows(sql).await? {
+            keys.push((row.number(0)?, row.number(1)?, row.number(2)?));
+        }
+    }
+    let (filter, only) = (question.filter.clone(), question.only);
+    Ok(Cursor { asked: Some((filter, only)), whole: keys.len() < KEYS, keys })
+}
+
+/// Bodies of these rows.
+async fn bodies(link: &mut Link<'_>, keys: &[Key]) -> Result<Vec<(Key, Vec<u8>)>, StoreError> {
+    let keys: Vec<[i64; 3]> = keys.iter().map(|(cluster, job, sluid)| [*cluster, *job, *sluid]).collect();
+    let mut sql = Statement::built("SELECT cluster, job, sluid, body FROM jobs WHERE ");
+    sql.push(link.dialect().among(&KEY, &keys)).push(" ORDER BY cluster, job, sluid");
+    let rows = link.rows(sql).await?;
+    let key = |row: &Row| Ok::<Key, sqlx::Error>((row.number(0)?, row.number(1)?, row.number(2)?));
+    rows.iter().map(|row| Ok((key(row)?, row.bytes(3)?.to_vec()))).collect()
+}
+
+/// Adds the steps, as many as there is room for.
+async fn with_steps(link: &mut Link<'_>, found: Found, question: &Question<'_>) -> Result<Page, StoreError> {
+    let mut page = Page { jobs: Vec::new(), next: found.next };
+    let mut bytes = found.bytes;
+    let resumed = question.after.and_then(|end| Some((end.sluid, end.step?)));
+    for (cluster, row) in found.rows {
+        let after = resumed.filter(|(sluid, _)| *sluid == row.sluid).map(|(_, step)| step);
+        let end = |step| PageEnd { cluster: row.cluster.clone(), job: row.job.0, sluid: row.sluid, step };
+        let (steps, more) = steps_of(link, (cluster, row.job, row.sluid), after, &mut bytes).await?;
+        let cut = more.then(|| steps.last().map(|last: &StepRecord| last.key)).flatten();
+        let next = end(cut);
+        page.jobs.push(JobWithSteps { row, steps });
+        if more || bytes >= 2 * PAGE_BYTES {
+            page.next = Some(next);
+            return Ok(page);
+        }
+    }
+    Ok(page)
+}
+
+/// Steps of a run after one, and whether there are more.
+async fn steps_of(
+    link: &mut Link<'_>,
+    (cluster, job, sluid): (i64, JobId, Sluid),
+    after: Option<StepKey>,
+    bytes: &mut usize,
+) -> Result<(Vec<StepRecord>, bool), StoreError> {
+    let mut place = after.map(numbers);
+    let mut steps = Vec::new();
+    loop {
+        let chunk = link.rows(behind_step(link.dialect(), cluster, signed(sluid.0), place)).await?;
+        for row in &chunk {
+            if *bytes >= 2 * PAGE_BYTES && !steps.is_empty() {
+                return Ok((steps, true));
+            }
+            let body = row.bytes(2)?;
+            place = Some((row.number(0)?, row.number(1)?));
+            *bytes += body.len();
+            steps.extend(readable::<StepRecord>(body, job));
+        }
+        if chunk.len() < CHUNK {
+            return Ok((steps, false));
+        }
+    }
+}
+
+/// A thousand steps of a run, as they come behind that one.
+pub(crate) fn behind_step(dialect: Dialect, cluster: i64, run: i64, place: Option<(i64, i64)>) -> Statement<'static> {
+    let Some((step, task)) = place else {
+        let first = "SELECT step, task, body FROM steps WHERE cluster = ? AND sluid = ? ORDER BY step, task LIMIT 1000";
+        return Statement::of(first).with(cluster).with(run);
+    };
+    let mut sql = Statement::built("SELECT step, task, body FROM steps");
+    sql.push_with(" WHERE cluster = ", cluster).push_with(" AND sluid = ", run);
+    sql.push(" AND ").push(dialect.behind(&["step", "task"], &[step, task])).push(" ORDER BY step, task LIMIT 1000");
+    sql
 }
 
 impl Found {
@@ -271,7 +274,7 @@ impl Found {
 
 /// Keys of the rows behind that place that may be asked for. A part for each way in which a job may be named, and for jobs that
 /// have ended or not: so that each part has an index.
-fn statement(sql: &mut QueryBuilder<Sqlite>, question: &Question<'_>, clusters: &[i64], place: Option<Key>) {
+fn statement(sql: &mut Statement<'_>, dialect: Dialect, question: &Question<'_>, clusters: &[i64], place: Option<Key>) {
     let filter = question.filter;
     let ways = named(filter);
     let ends: &[Option<bool>] = if filter.start.is_some() { &[Some(false), Some(true)] } else { &[None] };
@@ -283,7 +286,7 @@ fn statement(sql: &mut QueryBuilder<Sqlite>, question: &Question<'_>, clusters: 
             sql.push("SELECT cluster, job, sluid FROM jobs WHERE ");
             one_of(sql, "cluster", clusters);
             if let Some((cluster, job, sluid)) = place {
-                sql.push(format!(" AND (cluster, job, sluid) > ({cluster}, {job}, {sluid})"));
+                sql.push(" AND ").push(dialect.behind(&KEY, &[cluster, job, sluid]));
             }
             if let Some((column, values)) = way {
                 sql.push(" AND ");
@@ -296,10 +299,10 @@ fn statement(sql: &mut QueryBuilder<Sqlite>, question: &Question<'_>, clusters: 
 }
 
 /// What holds in each part. `over`: only jobs that have ended, or only others.
-fn restrict(sql: &mut QueryBuilder<Sqlite>, question: &Question<'_>, over: Option<bool>) {
+fn restrict(sql: &mut Statement<'_>, question: &Question<'_>, over: Option<bool>) {
     let filter = question.filter;
     if let Some(uid) = question.only {
-        sql.push(" AND uid = ").push_bind(i64::from(uid));
+        sql.push_with(" AND uid = ", i64::from(uid));
     }
     for (column, values) in [("uid", &filter.users), ("gid", &filter.groups)] {
         if !values.is_empty() && values.len() <= LISTED {
@@ -308,22 +311,18 @@ fn restrict(sql: &mut QueryBuilder<Sqlite>, question: &Question<'_>, over: Optio
         }
     }
     if let Some(end) = filter.end {
-        sql.push(" AND since_ms <= ").push_bind(end.0);
+        sql.push_with(" AND since_ms <= ", end.0);
     }
     match (over, filter.start) {
-        (Some(true), Some(start)) => drop(sql.push(" AND end_ms >= ").push_bind(start.0)),
+        (Some(true), Some(start)) => drop(sql.push_with(" AND end_ms >= ", start.0)),
         (Some(false), _) => drop(sql.push(" AND end_ms IS NULL")),
         _ => {}
     }
 }
 
-fn one_of(sql: &mut QueryBuilder<Sqlite>, column: &str, values: &[i64]) {
-    sql.push(format!("{column} IN ("));
-    let mut list = sql.separated(", ");
-    values.iter().for_each(|value| {
-        list.push(value.to_string());
-    });
-    sql.push(")");
+fn one_of(sql: &mut Statement<'_>, column: &str, values: &[i64]) {
+    let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+    sql.push(format_args!("{column} IN ({})", values.join(", ")));
 }
 
 /// Columns and values for jobs by their ids, in whichever way they may be named. One without a column: all jobs.

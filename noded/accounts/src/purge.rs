@@ -1,7 +1,11 @@
 //! Purging what is old, and archiving it before. A file of an archive has a line of JSON for each record. It is on disk before the
 //! records are deleted: after a crash in between, they are in two files, and nothing is lost.
 
-use crate::store::{Store, StoreError, decoded};
+use crate::{
+    database::{Connection, Link, Statement},
+    pages::{CHUNK, behind_step},
+    store::{Store, StoreError, decoded},
+};
 use garrick_accounts::{change::Transaction, row::JobRow, step::StepRecord};
 use garrick_kernel::files;
 use garrick_model::{
@@ -10,11 +14,16 @@ use garrick_model::{
 };
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sqlx::{Connection as _, QueryBuilder, Row as _, Sqlite, SqliteConnection};
 use std::{
     collections::BTreeSet,
+    fs::{self, File},
+    io::{BufWriter, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
+
+/// Rows of a part at most, whatever the site allows: they are held in memory.
+const PART: i64 = 10_000;
 
 /// A line of an archive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,249 +82,319 @@ impl Purge<'_> {
     }
 }
 
+/// What is purged by age, row by row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Steps,
+    Jobs,
+    Transactions,
+}
+
+impl Kind {
+    const fn table(self) -> &'static str {
+        match self {
+            Self::Steps => "steps",
+            Self::Jobs => "jobs",
+            Self::Transactions => "transactions",
+        }
+    }
+
+    /// The columns of its key.
+    const fn key(self) -> &'static [&'static str] {
+        match self {
+            Self::Steps => &["cluster", "sluid", "step", "task"],
+            Self::Jobs => &["cluster", "job", "sluid"],
+            Self::Transactions => &["id"],
+        }
+    }
+
+    /// The column by which it is old.
+    const fn time(self) -> &'static str {
+        match self {
+            Self::Steps | Self::Jobs => "end_ms",
+            Self::Transactions => "time_ms",
+        }
+    }
+
+    /// A line for each record: the word for it in names of files, where lines of it are wanted.
+    fn archive(self, purge: &Purge<'_>) -> Option<&'static str> {
+        let (is_wanted, word) = match self {
+            Self::Steps => (purge.settings.archive_steps, "step"),
+            Self::Jobs => (purge.settings.archive_jobs, "job"),
+            Self::Transactions => (purge.settings.archive_transactions, "txn"),
+        };
+        is_wanted.then_some(word)
+    }
+
+    fn line(self, cluster: &str, body: &[u8]) -> Archived {
+        match self {
+            Self::Steps => Archived::of(body, |step: StepRecord| Archived::Step {
+                cluster: cluster.to_owned(),
+                step: Box::new(step),
+            }),
+            Self::Jobs => Archived::of(body, |job: JobRow| Archived::Job(Box::new(job))),
+            Self::Transactions => Archived::of(body, Archived::Transaction),
+        }
+    }
+}
+
+/// A row that is old.
+struct Old {
+    key: Vec<i64>,
+    /// The time by which it is.
+    at: i64,
+    body: Vec<u8>,
+}
+
+/// Of a cluster, by number and name; transactions are of all.
+type Of<'o> = Option<(i64, &'o str)>;
+
 impl Store {
     /// Purges what is so old now, in the machine's time zone, in parts: between them, others store.
     pub async fn purge(&self, settings: &PurgeSettings, now: Timestamp) -> Result<Purged, StoreError> {
-        let beside = self.path.with_file_name("archive");
-        let folder = settings.folder.as_deref().unwrap_or(&beside);
+        let folder = settings.folder.as_deref().unwrap_or(&self.archive);
         let purge = Purge { settings, folder, now, zone: TimeZone::system() };
         let mut purged = Purged::default();
-        let clusters: Vec<(i64, String)> =
-            sqlx::query_as("SELECT id, name FROM clusters ORDER BY id").fetch_all(&self.readers).await?;
-        for (id, name) in &clusters {
+        let clusters = Statement::of("SELECT id, name FROM clusters ORDER BY id");
+        for cluster in &self.reader().await?.link().rows(clusters).await? {
+            let (id, name) = (cluster.number(0)?, cluster.text(1)?);
             if let Some(before) = purge.before(settings.steps) {
-                while self.purge_steps(&purge, (*id, name), before, &mut purged).await? {}
+                while self.purge_part(&purge, Kind::Steps, Some((id, name)), before, &mut purged).await? {}
             }
             for (age, kind) in [(settings.scripts, 1), (settings.environments, 2)] {
                 if let Some(before) = purge.before(age) {
-                    purged.texts += self.purge_texts(*id, kind, before).await?;
+                    purged.texts += self.purge_texts(id, kind, before).await?;
                 }
             }
             if let Some(before) = purge.before(settings.jobs) {
-                while self.purge_jobs(&purge, (*id, name), before, &mut purged).await? {}
+                while self.purge_part(&purge, Kind::Jobs, Some((id, name)), before, &mut purged).await? {}
             }
         }
         if let Some(before) = purge.before(settings.transactions) {
-            while self.purge_transactions(&purge, before, &mut purged).await? {}
+            while self.purge_part(&purge, Kind::Transactions, None, before, &mut purged).await? {}
         }
         Ok(purged)
     }
 
-    /// Steps that ended before that time. True: there may be more.
-    async fn purge_steps(
+    /// Rows that were old before that time; jobs with their steps, scripts and environments. True: there may be more.
+    async fn purge_part(
         &self,
         purge: &Purge<'_>,
-        (id, name): (i64, &str),
+        kind: Kind,
+        of: Of<'_>,
         before: Timestamp,
         purged: &mut Purged,
     ) -> Result<bool, StoreError> {
-        let mut writer = self.writer.lock().await;
-        let rows =
-            sqlx::query("SELECT sluid, step, task, end_ms, body FROM steps WHERE cluster = ? AND end_ms < ? LIMIT ?")
-                .bind(id)
-                .bind(before.0)
-                .bind(purge.settings.at_a_time)
-                .fetch_all(&mut writer.connection)
-                .await?;
-        let mut keys = Vec::new();
-        for row in &rows {
-            let (sluid, step, task): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            keys.push(format!("({id}, {sluid}, {step}, {task})"));
-        }
-        if purge.settings.archive_steps {
-            let mut lines = Vec::new();
-            for row in &rows {
-                lines.push((row.try_get(3)?, step_line(name, row.try_get(4)?)));
-            }
-            archive(purge.folder, name, "step", &lines)?;
-        }
-        delete(&mut writer.connection, "steps", "cluster, sluid, step, task", &keys).await?;
-        purged.steps += keys.len() as u64;
-        Ok(!keys.is_empty())
-    }
-
-    /// Jobs that ended before that time, with their steps, scripts and environments.
-    async fn purge_jobs(
-        &self,
-        purge: &Purge<'_>,
-        (id, name): (i64, &str),
-        before: Timestamp,
-        purged: &mut Purged,
-    ) -> Result<bool, StoreError> {
-        let mut writer = self.writer.lock().await;
-        let rows = sqlx::query(
-            "SELECT job, sluid, end_ms, body, array_job FROM jobs WHERE cluster = ? AND end_ms < ? LIMIT ?",
-        )
-        .bind(id)
-        .bind(before.0)
-        .bind(purge.settings.at_a_time)
-        .fetch_all(&mut writer.connection)
-        .await?;
-        let mut runs: Vec<(i64, i64)> = Vec::new();
-        let mut jobs_and_arrays: BTreeSet<i64> = BTreeSet::new();
-        for row in &rows {
-            runs.push((row.try_get(0)?, row.try_get(1)?));
-            jobs_and_arrays.extend([row.try_get(0)?, row.try_get::<Option<i64>, _>(4)?.unwrap_or_default()]);
-        }
-        if purge.settings.archive_jobs || purge.settings.archive_steps {
-            let (mut lines, mut steps) = (Vec::new(), Vec::new());
-            for row in &rows {
-                let end: i64 = row.try_get(2)?;
-                for body in steps_of(&mut writer.connection, id, row.try_get(1)?).await? {
-                    steps.push((end, step_line(name, &body)));
+        let steps = self
+            .write(async |writer| {
+                let connection = writer.connection()?;
+                let old = old(&mut connection.link(), purge, kind, of, before).await?;
+                if old.is_empty() {
+                    return Ok(None);
                 }
-                lines.push((end, Archived::of(row.try_get(3)?, |job: JobRow| Archived::Job(Box::new(job)))));
-            }
-            archive(purge.folder, name, "step", &steps)?;
-            if purge.settings.archive_jobs {
-                archive(purge.folder, name, "job", &lines)?;
-            }
-        }
-        let mut tx = writer.connection.begin().await?;
-        for (_, sluid) in &runs {
-            let gone = sqlx::query("DELETE FROM steps WHERE cluster = ? AND sluid = ?")
-                .bind(id)
-                .bind(sluid)
-                .execute(&mut *tx)
-                .await?;
-            purged.steps += gone.rows_affected();
-        }
-        let keys: Vec<String> = runs.iter().map(|(job, sluid)| format!("({id}, {job}, {sluid})")).collect();
-        delete(&mut tx, "jobs", "cluster, job, sluid", &keys).await?;
-        for job in jobs_and_arrays {
-            forget_texts(&mut tx, id, job).await?;
-        }
-        drop_unused_texts(&mut tx).await?;
-        tx.commit().await?;
-        let gone: BTreeSet<i64> = runs.iter().map(|(job, _)| *job).collect();
-        writer.known.retain(|(of, job), _| *of != id || !gone.contains(&i64::from(job.0)));
-        purged.jobs += runs.len() as u64;
-        Ok(!runs.is_empty())
+                if let (Kind::Jobs, Some(cluster)) = (kind, of) {
+                    archive_steps(&mut connection.link(), purge, cluster, &old).await?;
+                }
+                archive(purge, kind, of, &old)?;
+                let steps = delete(connection, kind, &old).await?;
+                if kind == Kind::Jobs {
+                    let gone: BTreeSet<(i64, i64)> = old.iter().map(|old| (old.key[0], old.key[1])).collect();
+                    writer.known.retain(|(of, job), _| !gone.contains(&(*of, job.0.into())));
+                }
+                Ok(Some((old.len() as u64, steps)))
+            })
+            .await?;
+        let Some((rows, steps)) = steps else { return Ok(false) };
+        purged.steps += steps;
+        *match kind {
+            Kind::Steps => &mut purged.steps,
+            Kind::Jobs => &mut purged.jobs,
+            Kind::Transactions => &mut purged.transactions,
+        } += rows;
+        Ok(true)
     }
 
     /// Scripts (1) or environments (2) of jobs that ended before that time. How many jobs.
     async fn purge_texts(&self, cluster: i64, kind: i64, before: Timestamp) -> Result<u64, StoreError> {
-        let mut writer = self.writer.lock().await;
-        let mut tx = writer.connection.begin().await?;
-        let gone = sqlx::query(
-            "DELETE FROM works WHERE cluster = ? AND kind = ? AND NOT EXISTS (SELECT 1 FROM jobs WHERE \
-             jobs.cluster = works.cluster AND jobs.job = works.job AND (jobs.end_ms IS NULL OR jobs.end_ms >= ?)) \
-             AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.array_job = works.job \
-             AND (jobs.end_ms IS NULL OR jobs.end_ms >= ?))",
-        )
-        .bind(cluster)
-        .bind(kind)
-        .bind(before.0)
-        .bind(before.0)
-        .execute(&mut *tx)
-        .await?;
-        drop_unused_texts(&mut tx).await?;
-        tx.commit().await?;
-        Ok(gone.rows_affected())
-    }
-
-    async fn purge_transactions(
-        &self,
-        purge: &Purge<'_>,
-        before: Timestamp,
-        purged: &mut Purged,
-    ) -> Result<bool, StoreError> {
-        let mut writer = self.writer.lock().await;
-        let rows = sqlx::query("SELECT id, time_ms, body FROM transactions WHERE time_ms < ? LIMIT ?")
-            .bind(before.0)
-            .bind(purge.settings.at_a_time)
-            .fetch_all(&mut writer.connection)
-            .await?;
-        let mut keys = Vec::new();
-        for row in &rows {
-            keys.push(row.try_get::<i64, _>(0)?.to_string());
-        }
-        if purge.settings.archive_transactions {
-            let mut lines = Vec::new();
-            for row in &rows {
-                lines.push((row.try_get(1)?, Archived::of(row.try_get(2)?, Archived::Transaction)));
-            }
-            archive(purge.folder, "slurmdbd", "txn", &lines)?;
-        }
-        delete(&mut writer.connection, "transactions", "id", &keys).await?;
-        purged.transactions += keys.len() as u64;
-        Ok(!keys.is_empty())
+        self.write(async |writer| {
+            let mut tx = writer.connection()?.begin().await?;
+            let old = Statement::of(
+                "DELETE FROM works WHERE cluster = ? AND kind = ? AND NOT EXISTS (SELECT 1 FROM jobs WHERE \
+                 jobs.cluster = works.cluster AND jobs.job = works.job AND (jobs.end_ms IS NULL OR jobs.end_ms >= ?)) \
+                 AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.array_job = works.job \
+                 AND (jobs.end_ms IS NULL OR jobs.end_ms >= ?))",
+            );
+            let gone = tx.link().execute(old.with(cluster).with(kind).with(before.0).with(before.0)).await?;
+            drop_unused_texts(&mut tx.link()).await?;
+            tx.commit().await?;
+            Ok(gone)
+        })
+        .await
     }
 }
 
-/// Bodies of all steps of a run.
-async fn steps_of(connection: &mut SqliteConnection, cluster: i64, run: i64) -> Result<Vec<Vec<u8>>, StoreError> {
-    let rows = sqlx::query("SELECT body FROM steps WHERE cluster = ? AND sluid = ?")
-        .bind(cluster)
-        .bind(run)
-        .fetch_all(connection)
-        .await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+/// The next rows that were old before that time.
+async fn old(
+    link: &mut Link<'_>,
+    purge: &Purge<'_>,
+    kind: Kind,
+    of: Of<'_>,
+    before: Timestamp,
+) -> Result<Vec<Old>, StoreError> {
+    let columns = kind.key().len();
+    let mut sql = Statement::built(format!("SELECT {}, {}, body", kind.key().join(", "), kind.time()));
+    sql.push_with(format_args!(" FROM {} WHERE {} < ", kind.table(), kind.time()), before.0);
+    if let Some((cluster, _)) = of {
+        sql.push_with(" AND cluster = ", cluster);
+    }
+    sql.push_with(" LIMIT ", i64::from(purge.settings.at_a_time).min(PART));
+    let mut all = Vec::new();
+    for row in &link.rows(sql).await? {
+        let key = (0..columns).map(|column| row.number(column)).collect::<Result<_, _>>()?;
+        all.push(Old { key, at: row.number(columns)?, body: row.bytes(columns + 1)?.to_vec() });
+    }
+    Ok(all)
 }
 
-fn step_line(cluster: &str, body: &[u8]) -> Archived {
-    let line = |step: StepRecord| Archived::Step { cluster: cluster.to_owned(), step: Box::new(step) };
-    Archived::of(body, line)
+/// Writes old rows into a file.
+fn archive(purge: &Purge<'_>, kind: Kind, of: Of<'_>, old: &[Old]) -> Result<(), StoreError> {
+    let Some(word) = kind.archive(purge) else { return Ok(()) };
+    let cluster = of.map_or("slurmdbd", |(_, name)| name);
+    let mut file = ArchiveFile::create(purge.folder)?;
+    for old in old {
+        file.write(old.at, &kind.line(cluster, &old.body))?;
+    }
+    file.finish(cluster, word)
 }
 
-/// Deletes rows by their keys, as text of a statement.
-async fn delete(
-    connection: &mut SqliteConnection,
-    table: &str,
-    columns: &str,
-    keys: &[String],
+/// Writes all steps of old jobs into a file, a thousand at a time: some jobs have millions.
+async fn archive_steps(
+    link: &mut Link<'_>,
+    purge: &Purge<'_>,
+    (cluster, name): (i64, &str),
+    jobs: &[Old],
 ) -> Result<(), StoreError> {
-    for keys in keys.chunks(1_000) {
-        let mut sql = QueryBuilder::<Sqlite>::new(format!("DELETE FROM {table} WHERE ({columns}) IN (VALUES "));
-        let of_one = |key: &String| if key.starts_with('(') { key.clone() } else { format!("({key})") };
-        sql.push(keys.iter().map(of_one).collect::<Vec<_>>().join(", ")).push(")");
-        sql.build().execute(&mut *connection).await?;
+    // They go with their jobs: what is archived of one is archived of the other.
+    let Some(word) = Kind::Steps.archive(purge).or_else(|| Kind::Jobs.archive(purge).map(|_| "step")) else {
+        return Ok(());
+    };
+    let mut file = ArchiveFile::create(purge.folder)?;
+    for job in jobs {
+        let mut place = None;
+        loop {
+            let rows = link.rows(behind_step(link.dialect(), cluster, job.key[2], place)).await?;
+            for row in &rows {
+                place = Some((row.number(0)?, row.number(1)?));
+                file.write(job.at, &Kind::Steps.line(name, row.bytes(2)?))?;
+            }
+            if rows.len() < CHUNK {
+                break;
+            }
+        }
     }
-    Ok(())
+    file.finish(name, word)
 }
 
-/// A job that has no runs any more, and an array without tasks, have no script either.
-async fn forget_texts(tx: &mut sqlx::Transaction<'_, Sqlite>, cluster: i64, job: i64) -> Result<(), StoreError> {
-    sqlx::query(
-        "DELETE FROM works WHERE cluster = ? AND job = ? \
+/// Deletes old rows; with jobs all that is theirs. How many steps went with them.
+async fn delete(connection: &mut Connection, kind: Kind, old: &[Old]) -> Result<u64, StoreError> {
+    let mut tx = connection.begin().await?;
+    let mut link = tx.link();
+    let mut steps = 0;
+    for old in old.chunks(CHUNK) {
+        let keys: Vec<&[i64]> = old.iter().map(|old| old.key.as_slice()).collect();
+        let which = link.dialect().among(kind.key(), &keys);
+        let rows = Statement::built(format!("DELETE FROM {} WHERE {which}", kind.table()));
+        if kind != Kind::Jobs {
+            link.execute(rows).await?;
+            continue;
+        }
+        let runs: Vec<[i64; 2]> = old.iter().map(|old| [old.key[0], old.key[2]]).collect();
+        let of_runs = link.dialect().among(&["cluster", "sluid"], &runs);
+        steps += link.execute(Statement::built(format!("DELETE FROM steps WHERE {of_runs}"))).await?;
+        let mut works: BTreeSet<[i64; 2]> = old.iter().map(|old| [old.key[0], old.key[1]]).collect();
+        let arrays = format!("SELECT cluster, array_job FROM jobs WHERE {which} AND array_job IS NOT NULL");
+        for row in &link.rows(Statement::built(arrays)).await? {
+            works.insert([row.number(0)?, row.number(1)?]);
+        }
+        link.execute(rows).await?;
+        forget_texts(&mut link, &works.into_iter().collect::<Vec<_>>()).await?;
+    }
+    if kind == Kind::Jobs {
+        drop_unused_texts(&mut link).await?;
+    }
+    tx.commit().await?;
+    Ok(steps)
+}
+
+/// Jobs that have no runs any more, and arrays without tasks, have no script either.
+async fn forget_texts(link: &mut Link<'_>, jobs: &[[i64; 2]]) -> Result<(), StoreError> {
+    let these = link.dialect().among(&["cluster", "job"], jobs);
+    let forget = format!(
+        "DELETE FROM works WHERE {these} \
          AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.job = works.job) \
          AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.array_job = works.job)",
-    )
-    .bind(cluster)
-    .bind(job)
-    .execute(&mut **tx)
-    .await?;
+    );
+    link.execute(Statement::built(forget)).await?;
     Ok(())
 }
 
 /// Deletes texts that no job has any more.
-async fn drop_unused_texts(tx: &mut sqlx::Transaction<'_, Sqlite>) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM texts WHERE NOT EXISTS (SELECT 1 FROM works WHERE works.hash = texts.hash)")
-        .execute(&mut **tx)
-        .await?;
+async fn drop_unused_texts(link: &mut Link<'_>) -> Result<(), StoreError> {
+    let unused = "DELETE FROM texts WHERE NOT EXISTS (SELECT 1 FROM works WHERE works.hash = texts.hash)";
+    link.execute(Statement::of(unused)).await?;
     Ok(())
 }
 
-/// Writes lines, each with the time by which it was chosen, into a new file of the archive: `CLUSTER_KIND_table_archive_FROM_TO`, as
-/// slurmdbd.conf(5) names them, for this process's user only.
-fn archive(folder: &Path, cluster: &str, kind: &str, lines: &[(i64, Archived)]) -> Result<(), StoreError> {
-    let (Some(first), Some(last)) = (lines.iter().map(|(at, _)| *at).min(), lines.iter().map(|(at, _)| *at).max())
-    else {
-        return Ok(());
-    };
-    let mut bytes = Vec::new();
-    for (_, line) in lines {
-        serde_json::to_writer(&mut bytes, line).map_err(|e| StoreError::Row(e.to_string()))?;
-        bytes.push(b'\n');
+/// A file of the archive as it is written: it has its name when it is whole and on disk.
+struct ArchiveFile {
+    folder: PathBuf,
+    file: BufWriter<File>,
+    temporary: PathBuf,
+    /// First and last time.
+    span: Option<(i64, i64)>,
+    lines: u64,
+}
+
+impl ArchiveFile {
+    fn create(folder: &Path) -> Result<Self, StoreError> {
+        files::create_folder(folder, 0o700)?;
+        let temporary = folder.join(format!(".archive.{}.tmp", std::process::id()));
+        // What an earlier process of that number left is not whole, and its records are still in the database.
+        let _ = fs::remove_file(&temporary);
+        let made = File::options().write(true).create_new(true).mode(0o600).open(&temporary);
+        let file = made.map_err(|cause| StoreError::Create { path: temporary.clone(), cause })?;
+        Ok(Self { folder: folder.to_owned(), file: BufWriter::new(file), temporary, span: None, lines: 0 })
     }
-    files::create_folder(folder, 0o700)?;
-    let name = format!("{cluster}_{kind}_table_archive_{}_{}", clock(first), clock(last));
-    let path = (1u32..)
-        .map(|n| folder.join(if n == 1 { name.clone() } else { format!("{name}.{n}") }))
-        .find(|path| !path.exists());
-    let path: PathBuf = path.unwrap_or_else(|| folder.join(&name));
-    tracing::info!(file = %path.display(), lines = lines.len(), "archived");
-    Ok(files::replace_for_good(&path, &bytes, 0o600)?)
+
+    fn write(&mut self, at: i64, line: &Archived) -> Result<(), StoreError> {
+        let written = serde_json::to_writer(&mut self.file, line).map_err(std::io::Error::from);
+        written.and_then(|()| self.file.write_all(b"\n")).map_err(self.failed())?;
+        self.span = Some(self.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+        self.lines += 1;
+        Ok(())
+    }
+
+    /// Names it `CLUSTER_KIND_table_archive_FROM_TO`, as slurmdbd.conf(5) says.
+    fn finish(mut self, cluster: &str, kind: &str) -> Result<(), StoreError> {
+        let Some((first, last)) = self.span else {
+            return fs::remove_file(&self.temporary).map_err(self.failed());
+        };
+        self.file.flush().and_then(|()| self.file.get_ref().sync_all()).map_err(self.failed())?;
+        let name = format!("{cluster}_{kind}_table_archive_{}_{}", clock(first), clock(last));
+        let path = (1u32..)
+            .map(|n| self.folder.join(if n == 1 { name.clone() } else { format!("{name}.{n}") }))
+            .find(|path| !path.exists())
+            .unwrap_or_else(|| self.folder.join(&name));
+        fs::rename(&self.temporary, &path).map_err(self.failed())?;
+        files::sync_folder(&self.folder)?;
+        tracing::info!(file = %path.display(), lines = self.lines, "archived");
+        Ok(())
+    }
+
+    fn failed(&self) -> impl FnOnce(std::io::Error) -> StoreError + use<> {
+        let path = self.temporary.clone();
+        move |cause| StoreError::Create { path, cause }
+    }
 }
 
 /// `2026-11-23T08:00:00` in the machine's time zone.

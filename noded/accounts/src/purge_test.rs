@@ -2,7 +2,7 @@
 use super::*;
 use crate::{
     pages::{Cursor, Question},
-    testing::{LOG, ended, report, submitted, with_folder},
+    testing::{LOG, Place, ended, on_each, report, submitted},
     texts::Text,
 };
 use garrick_accounts::filter::JobFilter;
@@ -16,8 +16,8 @@ use garrick_model::{
 const HOUR: i64 = 3_600_000;
 
 /// Jobs that ended in the first six hours of a day long ago, one an hour, each with two steps; and one that runs.
-async fn filled(path: &Path) -> Store {
-    let store = Store::open(path).await.unwrap();
+async fn filled(place: &Place) -> Store {
+    let store = place.open().await;
     let (of, _) = store.follow("c", LOG).await.unwrap();
     store.begin(&of, Position(0)).await.unwrap();
     let mut events = vec![submitted(7)];
@@ -40,19 +40,25 @@ fn hours(count: u32) -> Option<Age> {
 }
 
 fn archived(folder: &Path) -> Vec<Archived> {
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    let texts = files.iter().map(|file| std::fs::read_to_string(file).unwrap());
+    let texts = files.iter().map(|file| fs::read_to_string(file).unwrap());
     let lines: Vec<String> = texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
     lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
 fn jobs_that_are_old_are_archived_and_gone_with_their_steps_and_scripts() {
-    with_folder(async |path| {
-        let store = filled(&path).await;
-        let folder = path.with_file_name("archive");
-        let settings = PurgeSettings { jobs: hours(3), archive_jobs: true, at_a_time: 2, ..PurgeSettings::default() };
+    on_each(async |place| {
+        let store = filled(place).await;
+        let folder = place.folder.join("archive");
+        let settings = PurgeSettings {
+            jobs: hours(3),
+            archive_jobs: true,
+            at_a_time: 2,
+            folder: Some(folder.clone()),
+            ..PurgeSettings::default()
+        };
         let script = |store: Store, run| async move { (store.text(Sluid(run), Text::Script).await.unwrap(), store) };
         let (before, store) = script(store, 1).await;
         assert!(before.unwrap().1.is_some());
@@ -76,8 +82,8 @@ fn jobs_that_are_old_are_archived_and_gone_with_their_steps_and_scripts() {
 
 #[test]
 fn steps_and_scripts_may_go_before_their_jobs() {
-    with_folder(async |path| {
-        let store = filled(&path).await;
+    on_each(async |place| {
+        let store = filled(place).await;
         // Steps of these tests end in the first second.
         let settings = PurgeSettings { steps: hours(1), scripts: hours(3), ..PurgeSettings::default() };
         let purged = store.purge(&settings, Timestamp(7 * HOUR)).await.unwrap();
@@ -86,5 +92,34 @@ fn steps_and_scripts_may_go_before_their_jobs() {
         assert_eq!(store.text(Sluid(1), Text::Script).await.unwrap(), Some((1001, None)));
         assert!(store.text(Sluid(5), Text::Script).await.unwrap().unwrap().1.is_some());
         assert_eq!(store.purge(&PurgeSettings::default(), Timestamp(7 * HOUR)).await.unwrap(), Purged::default());
+    });
+}
+
+#[test]
+fn a_job_with_more_steps_than_are_read_at_a_time_is_archived_whole() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let many = 2 * u32::try_from(CHUNK).unwrap() + 5;
+        let steps = report(1, (0..many).map(|task| StepKey::task(0, task)), StepState::Completed);
+        let events = vec![submitted(1), steps, ended(1, HOUR), submitted(2), ended(2, HOUR)];
+        store.keep(&of, Position(0), Position(1), events).await.unwrap();
+        let folder = place.folder.join("archive");
+        let settings = PurgeSettings {
+            jobs: hours(1),
+            archive_steps: true,
+            folder: Some(folder.clone()),
+            ..PurgeSettings::default()
+        };
+        let purged = store.purge(&settings, Timestamp(9 * HOUR)).await.unwrap();
+        assert_eq!(purged, Purged { jobs: 2, steps: many.into(), ..Purged::default() });
+        let mut tasks = BTreeSet::new();
+        for line in archived(&folder) {
+            let Archived::Step { step, .. } = line else { panic!("{line:?}") };
+            tasks.extend(step.key.array);
+        }
+        assert_eq!(tasks, (0..many).collect());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing that is half written is left");
     });
 }

@@ -3,40 +3,85 @@
 //!
 //! What is asked for, summed up or ordered by has columns. The rest of a row is in its body (MessagePack, with names): rows gain
 //! fields with each version, and a column for each would have to be added to years of rows at once.
+//!
+//! A database on a server may be away: then everything fails with [`StoreError::Away`], and the next call tries to connect again.
+//! Controllers keep what was not stored and come again. A commit whose answer was lost has stored its position too: a controller
+//! hears of it when it comes.
 
-use crate::{entities, texts};
+use crate::{
+    database::{
+        Connection, Link, Reader, Statement, Transaction, Value,
+        connect::{self, Readers, Server},
+        dialect::{Table, There},
+    },
+    entities, texts,
+};
 use garrick_accounts::{messages::LogId, row::JobRow, step::StepRecord};
 use garrick_events::records::job_event::JobEvent;
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
-use garrick_kernel::files::{self, FileError};
+use garrick_kernel::files::FileError;
 use garrick_model::{
+    config::storage::Storage,
     entities::Entities,
     ids::{JobId, Sluid, StepKey, StepNum},
     packed_steps::PackedSteps,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use sqlx::{
-    Connection as _, Row as _, Sqlite, SqliteConnection, SqlitePool, Transaction,
-    migrate::{Migration, MigrationType, Migrator},
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
-};
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, Instant},
 };
-use tokio::sync::{Mutex, watch};
+use tokio::{
+    sync::{Mutex, watch},
+    time::timeout,
+};
 
 /// Form of bodies: MessagePack with names. Others may follow.
 const FORM: i64 = 1;
 /// Rows of jobs that are kept in memory, as more events of them are likely.
 const REMEMBERED: usize = 50_000;
-/// Connections that read.
-const READERS: u32 = 4;
-/// Another process that has the file (a copy is being made) is waited for so long.
-const BUSY: Duration = Duration::from_secs(30);
+/// After so long it is looked whether the connection that writes is still there.
+const IDLE: Duration = Duration::from_secs(1);
+/// A server that does not answer such a look is away.
+const LOOK: Duration = Duration::from_secs(10);
+/// A server that was away is not tried again for so long: many ask at a time.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Bytes of text in a column. The whole is in the row's body.
+const COLUMN: usize = 255;
+
+const JOBS: Table = Table {
+    name: "jobs",
+    columns: &[
+        "cluster",
+        "job",
+        "sluid",
+        "array_job",
+        "het_leader",
+        "uid",
+        "gid",
+        "account",
+        "state",
+        "since_ms",
+        "start_ms",
+        "end_ms",
+        "cpus",
+        "nodes",
+        "form",
+        "body",
+    ],
+    key: 3,
+    there: There::Replaced,
+};
+/// What came earlier or says less does not replace what is there ([`StepRecord::follows`]).
+const STEPS: Table = Table {
+    name: "steps",
+    columns: &["cluster", "sluid", "step", "task", "progress", "start_ms", "end_ms", "cpus", "form", "body"],
+    key: 4,
+    there: There::ReplacedUnlessMore("progress"),
+};
 
 /// The database failed.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +97,28 @@ pub enum StoreError {
         /// Why not.
         cause: std::io::Error,
     },
+    /// Who signs certificates of servers is not known.
+    #[error("cannot read {}: {cause}", path.display())]
+    Certificates {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why not.
+        cause: std::io::Error,
+    },
+    /// Its server cannot be used now. It is tried again.
+    #[error("the database is away: {0}")]
+    Away(String),
+    /// Its server refuses this service.
+    #[error("{server} refuses: {cause}")]
+    Refused {
+        /// Which.
+        server: String,
+        /// What it says.
+        cause: sqlx::Error,
+    },
+    /// Names of all users could not be stored.
+    #[error("{0} has to be created with ENCODING 'UTF8'")]
+    Encoding(String),
     /// A statement.
     #[error("the database: {0}")]
     Sql(#[from] sqlx::Error),
@@ -74,21 +141,58 @@ pub enum StoreError {
     OtherLog(String),
 }
 
+impl StoreError {
+    /// The connection is not to be used any more.
+    fn is_lost(&self) -> bool {
+        match self {
+            Self::Away(_) => true,
+            Self::Sql(error) => connect::is_lost(error),
+            Self::Schema(sqlx::migrate::MigrateError::Execute(error)) => connect::is_lost(error),
+            _ => false,
+        }
+    }
+}
+
+type Known = HashMap<(i64, JobId), JobRow>;
+
 /// See the module.
 pub struct Store {
-    /// The database file.
-    pub(crate) path: PathBuf,
-    pub(crate) writer: Mutex<Writer>,
+    /// Where archives are if no folder is named for them.
+    pub(crate) archive: PathBuf,
+    /// `None`: it is a file.
+    server: Option<Server>,
+    writer: Mutex<Writer>,
     /// Accounts, users, associations and QOS, as they are on disk.
-    pub(crate) entities: watch::Sender<Arc<Entities>>,
+    entities: watch::Sender<Arc<Entities>>,
     /// For questions.
-    pub(crate) readers: SqlitePool,
+    readers: RwLock<Readers>,
 }
 
 pub(crate) struct Writer {
-    pub(crate) connection: SqliteConnection,
+    /// `None`: the server is away.
+    connection: Option<Connection>,
+    /// When it was last there.
+    used: Instant,
+    /// When it was last found away, and why.
+    failed: Option<(Instant, String)>,
     /// Newest rows of jobs, as stored.
-    pub(crate) known: HashMap<(i64, JobId), JobRow>,
+    pub(crate) known: Known,
+}
+
+impl Writer {
+    fn with(connection: Option<Connection>) -> Self {
+        Self { connection, used: Instant::now(), failed: None, known: HashMap::new() }
+    }
+
+    /// The connection, of one that is connected.
+    pub(crate) fn connection(&mut self) -> Result<&mut Connection, StoreError> {
+        self.connection.as_mut().ok_or_else(|| StoreError::Away("the connection is gone".to_owned()))
+    }
+
+    fn lose(&mut self) {
+        self.connection = None;
+        self.known.clear();
+    }
 }
 
 /// A cluster whose log is being followed.
@@ -102,96 +206,158 @@ pub struct Followed {
     log: LogId,
 }
 
-fn migrator() -> Migrator {
-    let all = [
-        (1, "jobs and steps", include_str!("sql/0001.sql")),
-        (2, "accounts, users, associations, QOS", include_str!("sql/0002.sql")),
-    ];
-    let migration = |(version, what, sql): (i64, &'static str, &'static str)| {
-        Migration::new(version, what.into(), MigrationType::Simple, sqlx::SqlSafeStr::into_sql_str(sql), false)
-    };
-    Migrator::with_migrations(all.map(migration).to_vec())
-}
-
 impl Store {
-    /// Opens the database file, made if it is not there: readable for this process's user only, in a folder for him only.
-    pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        if let Some(folder) = path.parent() {
-            files::create_folder(folder, 0o700)?;
+    /// Opens the database. A file is made if it is not there. A server need not be there yet; one that is and refuses is an error.
+    pub async fn open(storage: &Storage) -> Result<Self, StoreError> {
+        let archive = storage.archive();
+        let Some(server) = Server::of(storage)? else {
+            let (mut connection, readers) = connect::open_file(storage.file().unwrap_or(Path::new(""))).await?;
+            let entities = Arc::new(entities::open(&mut connection).await?);
+            return Ok(Self {
+                archive,
+                server: None,
+                writer: Mutex::new(Writer::with(Some(connection))),
+                entities: watch::Sender::new(entities),
+                readers: RwLock::new(readers),
+            });
+        };
+        let readers = RwLock::new(server.readers(0));
+        let store = Self {
+            archive,
+            server: Some(server),
+            writer: Mutex::new(Writer::with(None)),
+            entities: watch::Sender::default(),
+            readers,
+        };
+        match store.ready().await {
+            Ok(()) | Err(StoreError::Away(_)) => Ok(store),
+            Err(error) => Err(error),
         }
-        let made = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-        made.map_err(|cause| StoreError::Create { path: path.to_owned(), cause })?;
-        files::keep_private(path)?;
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .journal_mode(SqliteJournalMode::Wal)
-            // A controller forgets what is answered: it has to be on disk.
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(BUSY);
-        let mut connection = SqliteConnection::connect_with(&options).await?;
-        migrator().run(&mut connection).await?;
-        let entities = watch::Sender::new(Arc::new(entities::open(&mut connection).await?));
-        let readers = SqlitePoolOptions::new()
-            .max_connections(READERS)
-            .min_connections(0)
-            .connect_lazy_with(options.read_only(true));
-        let writer = Mutex::new(Writer { connection, known: HashMap::new() });
-        Ok(Self { path: path.to_owned(), writer, entities, readers })
+    }
+
+    /// Opens a database file.
+    pub async fn open_file(path: &Path) -> Result<Self, StoreError> {
+        Self::open(&Storage::in_file(path)).await
+    }
+
+    /// Can the database be used? A server that was away is tried again.
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        match (&self.server, self.writer.try_lock()) {
+            (Some(server), Ok(mut writer)) => self.connect(server, &mut writer).await,
+            // Somebody writes, or it is a file.
+            _ => Ok(()),
+        }
+    }
+
+    /// Whoever writes does it alone, over a connection that is there.
+    pub(crate) async fn write<T>(
+        &self,
+        what: impl AsyncFnOnce(&mut Writer) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut writer = self.writer.lock().await;
+        let Some(server) = &self.server else { return what(&mut writer).await };
+        self.connect(server, &mut writer).await?;
+        match what(&mut writer).await {
+            Err(error) if error.is_lost() => {
+                writer.lose();
+                tracing::error!(%error, "the database is lost, and will be tried again");
+                Err(StoreError::Away(format!("{}: {error}", server.name())))
+            }
+            done => {
+                writer.used = Instant::now();
+                done
+            }
+        }
+    }
+
+    /// Accounts and users as they are on disk.
+    pub(crate) const fn told(&self) -> &watch::Sender<Arc<Entities>> {
+        &self.entities
+    }
+
+    /// A connection for a question.
+    pub(crate) async fn reader(&self) -> Result<Reader, StoreError> {
+        self.ready().await?;
+        let readers = self.readers.read().unwrap_or_else(PoisonError::into_inner).clone();
+        match (readers.one().await, &self.server) {
+            (Err(error), Some(server)) if connect::is_lost(&error) => {
+                Err(StoreError::Away(format!("{}: {error}", server.name())))
+            }
+            (one, _) => Ok(one?),
+        }
+    }
+
+    async fn connect(&self, server: &Server, writer: &mut Writer) -> Result<(), StoreError> {
+        if let Some(connection) = &mut writer.connection {
+            if writer.used.elapsed() < IDLE || matches!(timeout(LOOK, connection.ping()).await, Ok(Ok(()))) {
+                writer.used = Instant::now();
+                return Ok(());
+            }
+            tracing::error!(server = server.name(), "the connection to the database is lost");
+            writer.lose();
+        }
+        if let Some((when, why)) = &writer.failed
+            && when.elapsed() < PAUSE
+        {
+            return Err(StoreError::Away(why.clone()));
+        }
+        match self.connected(server).await {
+            Ok(connection) => {
+                tracing::info!(server = server.name(), "the database is there");
+                *writer = Writer::with(Some(connection));
+                Ok(())
+            }
+            Err(error) => {
+                let why = match &error {
+                    StoreError::Away(why) => why.clone(),
+                    other => other.to_string(),
+                };
+                tracing::error!(error = %why, "the database cannot be used, and will be tried again");
+                let is_lost = error.is_lost();
+                writer.failed = Some((Instant::now(), why.clone()));
+                Err(if is_lost { StoreError::Away(why) } else { error })
+            }
+        }
+    }
+
+    /// A new connection that writes. Another service may have changed accounts and users since.
+    async fn connected(&self, server: &Server) -> Result<Connection, StoreError> {
+        let (mut connection, host) = server.connect().await?;
+        let entities = entities::open(&mut connection).await?;
+        self.entities.send_if_modified(|told| {
+            let is_other = **told != entities;
+            if is_other {
+                *told = Arc::new(entities);
+            }
+            is_other
+        });
+        *self.readers.write().unwrap_or_else(PoisonError::into_inner) = server.readers(host);
+        Ok(connection)
     }
 
     /// A controller begins to feed. The position up to which its log is stored, and whether a snapshot was; `None`: nothing of that
     /// log.
     pub async fn follow(&self, cluster: &str, log: LogId) -> Result<(Followed, Option<(Position, bool)>), StoreError> {
-        let mut writer = self.writer.lock().await;
-        let mut tx = writer.connection.begin().await?;
-        let found = sqlx::query("SELECT id, log_high, log_low, position, whole FROM clusters WHERE name = ?")
-            .bind(cluster)
-            .fetch_optional(&mut *tx)
-            .await?;
-        let (id, stored) = match &found {
-            None => {
-                let id: i64 =
-                    sqlx::query_scalar("SELECT COALESCE(MAX(id), 0) + 1 FROM clusters").fetch_one(&mut *tx).await?;
-                sqlx::query("INSERT INTO clusters (id, name, log_high, log_low, whole) VALUES (?, ?, ?, ?, 0)")
-                    .bind(id)
-                    .bind(cluster)
-                    .bind(signed(log.0))
-                    .bind(signed(log.1))
-                    .execute(&mut *tx)
-                    .await?;
-                (id, None)
-            }
-            Some(row) => {
-                let id = row.try_get(0)?;
-                let same = (row.try_get(1)?, row.try_get(2)?) == (signed(log.0), signed(log.1));
-                let stored: Option<i64> = if same { row.try_get(3)? } else { None };
-                if !same {
-                    sqlx::query(
-                        "UPDATE clusters SET log_high = ?, log_low = ?, position = NULL, whole = 0 WHERE id = ?",
-                    )
-                    .bind(signed(log.0))
-                    .bind(signed(log.1))
-                    .bind(id)
-                    .execute(&mut *tx)
-                    .await?;
-                }
-                let whole: i64 = row.try_get(4)?;
-                (id, stored.map(|at| (Position(unsigned(at)), whole != 0)))
-            }
-        };
-        tx.commit().await?;
-        writer.known.retain(|(of, _), _| *of != id);
-        Ok((Followed { id, cluster: cluster.to_owned(), log }, stored))
+        self.write(async |writer| {
+            let mut tx = writer.connection()?.begin().await?;
+            let (id, stored) = follow(&mut tx.link(), cluster, log).await?;
+            tx.commit().await?;
+            writer.known.retain(|(of, _), _| *of != id);
+            Ok((Followed { id, cluster: cluster.to_owned(), log }, stored))
+        })
+        .await
     }
 
     /// What is stored of the log begins after that position.
     pub async fn begin(&self, of: &Followed, position: Position) -> Result<(), StoreError> {
-        let mut writer = self.writer.lock().await;
-        let mut tx = writer.connection.begin().await?;
-        is_followed(&mut tx, of).await?;
-        set_position(&mut tx, of, position).await?;
-        set_whole(&mut tx, of, false).await?;
-        Ok(tx.commit().await?)
+        self.write(async |writer| {
+            let mut tx = writer.connection()?.begin().await?;
+            is_followed(&mut tx.link(), of).await?;
+            set_position(&mut tx.link(), of, position).await?;
+            set_whole(&mut tx.link(), of, false).await?;
+            Ok(tx.commit().await?)
+        })
+        .await
     }
 
     /// Stores a part of all jobs as of the stored position; the last part makes what is stored whole. Parts that come again change
@@ -203,22 +369,25 @@ impl Store {
         jobs: &[JobRecord],
         last: bool,
     ) -> Result<(), StoreError> {
-        let mut writer = self.writer.lock().await;
-        let Writer { connection, known } = &mut *writer;
-        known.clear();
-        let mut tx = connection.begin().await?;
-        let stored = is_followed(&mut tx, of).await?.unwrap_or_default();
-        if stored != position {
-            return Err(StoreError::Gap { after: position, stored });
-        }
-        for record in jobs {
-            put_job(&mut tx, of.id, &JobRow::of(&of.cluster, record)).await?;
-            texts::put(&mut tx, of.id, record).await?;
-        }
-        if last {
-            set_whole(&mut tx, of, true).await?;
-        }
-        Ok(tx.commit().await?)
+        self.write(async |writer| {
+            writer.known.clear();
+            let mut tx = writer.connection()?.begin().await?;
+            let mut link = tx.link();
+            let stored = is_followed(&mut link, of).await?.unwrap_or_default();
+            if stored != position {
+                return Err(StoreError::Gap { after: position, stored });
+            }
+            let rows: Vec<JobRow> = jobs.iter().map(|record| JobRow::of(&of.cluster, record)).collect();
+            put_jobs(&mut link, of.id, rows.iter()).await?;
+            for record in jobs {
+                texts::put(&mut link, of.id, record).await?;
+            }
+            if last {
+                set_whole(&mut link, of, true).await?;
+            }
+            Ok(tx.commit().await?)
+        })
+        .await
     }
 
     /// Stores what events after that position come to, and the position of the last one.
@@ -229,67 +398,85 @@ impl Store {
         upto: Position,
         events: Vec<ControllerEvent>,
     ) -> Result<(), StoreError> {
-        let mut writer = self.writer.lock().await;
-        let Writer { connection, known } = &mut *writer;
-        let kept = keep(connection, known, of, (after, upto), events).await;
-        if kept.is_err() || known.len() > REMEMBERED {
-            // Nothing of the batch is stored.
-            known.clear();
-        }
-        kept
+        self.write(async |writer| {
+            // Nothing of the batch is stored unless all is: then what is known of it goes too.
+            let mut known = std::mem::take(&mut writer.known);
+            let mut tx = writer.connection()?.begin().await?;
+            keep(&mut tx, &mut known, of, (after, upto), &events).await?;
+            tx.commit().await?;
+            if known.len() <= REMEMBERED {
+                writer.known = known;
+            }
+            Ok(())
+        })
+        .await
     }
 }
 
+async fn follow(link: &mut Link<'_>, cluster: &str, log: LogId) -> Result<(i64, Option<(Position, bool)>), StoreError> {
+    let named = "SELECT id, log_high, log_low, position, whole FROM clusters WHERE name = ?";
+    let (high, low) = (signed(log.0), signed(log.1));
+    let Some(row) = link.row(Statement::of(named).with(cluster)).await? else {
+        let next = Statement::of("SELECT COALESCE(MAX(id), 0) + 1 FROM clusters");
+        let id = link.row(next).await?.ok_or(sqlx::Error::RowNotFound)?.number(0)?;
+        let new = "INSERT INTO clusters (id, name, log_high, log_low, whole) VALUES (?, ?, ?, ?, 0)";
+        link.execute(Statement::of(new).with(id).with(cluster).with(high).with(low)).await?;
+        return Ok((id, None));
+    };
+    let id = row.number(0)?;
+    if (row.number(1)?, row.number(2)?) != (high, low) {
+        let other = "UPDATE clusters SET log_high = ?, log_low = ?, position = NULL, whole = 0 WHERE id = ?";
+        link.execute(Statement::of(other).with(high).with(low).with(id)).await?;
+        return Ok((id, None));
+    }
+    let whole = row.number(4)? != 0;
+    Ok((id, row.maybe(3)?.map(|at| (Position(unsigned(at)), whole))))
+}
+
 async fn keep(
-    connection: &mut SqliteConnection,
-    known: &mut HashMap<(i64, JobId), JobRow>,
+    tx: &mut Transaction<'_>,
+    known: &mut Known,
     of: &Followed,
     (after, upto): (Position, Position),
-    events: Vec<ControllerEvent>,
+    events: &[ControllerEvent],
 ) -> Result<(), StoreError> {
-    let mut tx = connection.begin().await?;
-    let stored = is_followed(&mut tx, of).await?.unwrap_or_default();
+    let mut link = tx.link();
+    let stored = is_followed(&mut link, of).await?.unwrap_or_default();
     if stored != after {
         return Err(StoreError::Gap { after, stored });
     }
     // A row is written once for all events of it in the batch.
     let mut changed: BTreeMap<Sluid, JobRow> = BTreeMap::new();
+    let mut steps = Steps::default();
     for event in events {
         match event {
             ControllerEvent::Job { job, event } => {
+                let job = *job;
                 if !known.contains_key(&(of.id, job))
-                    && let Some(row) = newest(&mut tx, of.id, job).await?
+                    && let Some(row) = newest(&mut link, of.id, job).await?
                 {
                     known.insert((of.id, job), row);
                 }
-                if let JobEvent::Submitted(record) = &*event {
+                if let JobEvent::Submitted(record) = &**event {
                     // An earlier job of that number has nothing to do with it.
                     if record.array_task.is_none() {
-                        texts::forget(&mut tx, of.id, job).await?;
+                        texts::forget(&mut link, of.id, job).await?;
                     }
-                    texts::put(&mut tx, of.id, record).await?;
+                    texts::put(&mut link, of.id, record).await?;
                 }
-                happened(known, &mut changed, of, job, &event);
+                happened(known, &mut changed, of, job, event);
             }
-            ControllerEvent::Steps { job, sluid, steps } => put_steps(&mut tx, of.id, (job, sluid), &steps).await?,
+            ControllerEvent::Steps { job, sluid, steps: report } => steps.take(of.id, (*job, *sluid), report),
             _ => {}
         }
     }
-    for row in changed.values() {
-        put_job(&mut tx, of.id, row).await?;
-    }
-    set_position(&mut tx, of, upto).await?;
-    Ok(tx.commit().await?)
+    put_jobs(&mut link, of.id, changed.values()).await?;
+    link.put(&STEPS, steps.0.into_values().map(|(_, row)| row).collect()).await?;
+    set_position(&mut link, of, upto).await
 }
 
 /// Applies an event to a job's newest row.
-fn happened(
-    known: &mut HashMap<(i64, JobId), JobRow>,
-    changed: &mut BTreeMap<Sluid, JobRow>,
-    of: &Followed,
-    job: JobId,
-    event: &JobEvent,
-) {
+fn happened(known: &mut Known, changed: &mut BTreeMap<Sluid, JobRow>, of: &Followed, job: JobId, event: &JobEvent) {
     let key = (of.id, job);
     if matches!(event, JobEvent::Purged) {
         known.remove(&key);
@@ -312,45 +499,36 @@ fn happened(
     }
 }
 
-/// The stored position of a cluster that is still followed by that log.
-async fn is_followed(tx: &mut Transaction<'_, Sqlite>, of: &Followed) -> Result<Option<Position>, StoreError> {
-    let position: Option<Option<i64>> =
-        sqlx::query_scalar("SELECT position FROM clusters WHERE id = ? AND log_high = ? AND log_low = ?")
-            .bind(of.id)
-            .bind(signed(of.log.0))
-            .bind(signed(of.log.1))
-            .fetch_optional(&mut **tx)
-            .await?;
-    let position = position.ok_or_else(|| StoreError::OtherLog(of.cluster.clone()))?;
-    Ok(position.map(|at| Position(unsigned(at))))
+/// The stored position of a cluster that is still followed by that log. Nobody else changes it until the transaction ends.
+async fn is_followed(link: &mut Link<'_>, of: &Followed) -> Result<Option<Position>, StoreError> {
+    let mut stored = Statement::of("SELECT position FROM clusters WHERE id = ? AND log_high = ? AND log_low = ?")
+        .with(of.id)
+        .with(signed(of.log.0))
+        .with(signed(of.log.1));
+    let for_update = link.dialect().for_update();
+    if !for_update.is_empty() {
+        stored.push(for_update);
+    }
+    let row = link.row(stored).await?.ok_or_else(|| StoreError::OtherLog(of.cluster.clone()))?;
+    Ok(row.maybe(0)?.map(|at| Position(unsigned(at))))
 }
 
-async fn set_position(tx: &mut Transaction<'_, Sqlite>, of: &Followed, position: Position) -> Result<(), StoreError> {
-    sqlx::query("UPDATE clusters SET position = ? WHERE id = ?")
-        .bind(signed(position.0))
-        .bind(of.id)
-        .execute(&mut **tx)
-        .await?;
+async fn set_position(link: &mut Link<'_>, of: &Followed, position: Position) -> Result<(), StoreError> {
+    let set = Statement::of("UPDATE clusters SET position = ? WHERE id = ?");
+    link.execute(set.with(signed(position.0)).with(of.id)).await?;
     Ok(())
 }
 
-async fn set_whole(tx: &mut Transaction<'_, Sqlite>, of: &Followed, whole: bool) -> Result<(), StoreError> {
-    sqlx::query("UPDATE clusters SET whole = ? WHERE id = ?")
-        .bind(i64::from(whole))
-        .bind(of.id)
-        .execute(&mut **tx)
-        .await?;
+async fn set_whole(link: &mut Link<'_>, of: &Followed, whole: bool) -> Result<(), StoreError> {
+    let set = Statement::of("UPDATE clusters SET whole = ? WHERE id = ?");
+    link.execute(set.with(i64::from(whole)).with(of.id)).await?;
     Ok(())
 }
 
-async fn newest(tx: &mut Transaction<'_, Sqlite>, cluster: i64, job: JobId) -> Result<Option<JobRow>, StoreError> {
-    let body: Option<Vec<u8>> =
-        sqlx::query_scalar("SELECT body FROM jobs WHERE cluster = ? AND job = ? ORDER BY sluid DESC LIMIT 1")
-            .bind(cluster)
-            .bind(i64::from(job.0))
-            .fetch_optional(&mut **tx)
-            .await?;
-    Ok(body.and_then(|body| readable(&body, job)))
+async fn newest(link: &mut Link<'_>, cluster: i64, job: JobId) -> Result<Option<JobRow>, StoreError> {
+    let newest = Statement::of("SELECT body FROM jobs WHERE cluster = ? AND job = ? ORDER BY sluid DESC LIMIT 1");
+    let row = link.row(newest.with(cluster).with(i64::from(job.0))).await?;
+    Ok(row.map(|row| row.bytes(0).map(|body| readable(body, job))).transpose()?.flatten())
 }
 
 /// A row, unless it is damaged: one row must not stop all others. What is known of it is in the log.
@@ -358,95 +536,75 @@ pub(crate) fn readable<T: DeserializeOwned>(body: &[u8], job: JobId) -> Option<T
     decoded(body).inspect_err(|error| tracing::error!(job = job.0, %error, "a row is passed over")).ok()
 }
 
-/// Deleted and inserted: databases differ in how they replace a row.
-async fn put_job(tx: &mut Transaction<'_, Sqlite>, cluster: i64, row: &JobRow) -> Result<(), StoreError> {
-    let (job, sluid) = (i64::from(row.job.0), signed(row.sluid.0));
-    sqlx::query("DELETE FROM jobs WHERE cluster = ? AND job = ? AND sluid = ?")
-        .bind(cluster)
-        .bind(job)
-        .bind(sluid)
-        .execute(&mut **tx)
-        .await?;
-    let amounts = if row.allocated.is_empty() { &row.requested } else { &row.allocated };
-    sqlx::query(
-        "INSERT INTO jobs (cluster, job, sluid, array_job, het_leader, uid, gid, account, state, since_ms, start_ms, end_ms, \
-         cpus, nodes, form, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(cluster)
-    .bind(job)
-    .bind(sluid)
-    .bind(row.array_task.map(|task| i64::from(task.array_job.0)))
-    .bind(row.het.map(|(leader, _)| i64::from(leader.0)))
-    .bind(i64::from(row.uid))
-    .bind(i64::from(row.gid))
-    .bind(row.account.as_deref())
-    .bind(row.state.word())
-    .bind(row.eligible.unwrap_or(row.submit).0)
-    .bind(row.start.map(|at| at.0))
-    .bind(row.end.map(|at| at.0))
-    .bind(signed(amounts.count(garrick_accounts::tres::CPU)))
-    .bind(signed(amounts.count(garrick_accounts::tres::NODE)))
-    .bind(FORM)
-    .bind(encoded(row))
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
+/// Text for a column that is no more than a help for who looks into the database: servers take no zeros, and only so much.
+fn column(text: &str) -> Cow<'_, str> {
+    let text = &text[..text.floor_char_boundary(COLUMN)];
+    if text.contains('\0') { text.replace('\0', "?").into() } else { text.into() }
 }
 
-async fn put_steps(
-    tx: &mut Transaction<'_, Sqlite>,
-    cluster: i64,
-    (job, sluid): (JobId, Sluid),
-    packed: &PackedSteps,
-) -> Result<(), StoreError> {
-    let report = match packed.unpack() {
-        Ok(report) => report,
-        Err(error) => {
-            // It will not get better: a node's step manager made it.
-            tracing::error!(job = job.0, %error, "a report of steps cannot be read");
-            return Ok(());
-        }
+async fn put_jobs(link: &mut Link<'_>, cluster: i64, rows: impl Iterator<Item = &JobRow>) -> Result<(), StoreError> {
+    let values = |row: &JobRow| {
+        let amounts = if row.allocated.is_empty() { &row.requested } else { &row.allocated };
+        vec![
+            cluster.into(),
+            i64::from(row.job.0).into(),
+            signed(row.sluid.0).into(),
+            row.array_task.map(|task| i64::from(task.array_job.0)).into(),
+            row.het.map(|(leader, _)| i64::from(leader.0)).into(),
+            i64::from(row.uid).into(),
+            i64::from(row.gid).into(),
+            row.account.as_deref().map(|account| Cow::Owned(column(account).into_owned())).into(),
+            row.state.word().into(),
+            row.eligible.unwrap_or(row.submit).0.into(),
+            row.start.map(|at| at.0).into(),
+            row.end.map(|at| at.0).into(),
+            signed(amounts.count(garrick_accounts::tres::CPU)).into(),
+            signed(amounts.count(garrick_accounts::tres::NODE)).into(),
+            FORM.into(),
+            encoded(row).into(),
+        ]
     };
-    for step in StepRecord::all(job, sluid, &report) {
-        put_step(tx, cluster, &step).await?;
-    }
-    Ok(())
+    Ok(link.put(&JOBS, rows.map(values).collect()).await?)
 }
 
-/// What came earlier or says less does not replace what is there ([`StepRecord::follows`]).
-async fn put_step(tx: &mut Transaction<'_, Sqlite>, cluster: i64, step: &StepRecord) -> Result<(), StoreError> {
-    let (sluid, (number, task)) = (signed(step.sluid.0), numbers(step.key));
-    let progress = i64::from(step.attempt) * 4 + i64::from(step.state.is_over()) * 2 + i64::from(step.start.is_some());
-    sqlx::query("DELETE FROM steps WHERE cluster = ? AND sluid = ? AND step = ? AND task = ? AND progress <= ?")
-        .bind(cluster)
-        .bind(sluid)
-        .bind(number)
-        .bind(task)
-        .bind(progress)
-        .execute(&mut **tx)
-        .await?;
-    sqlx::query(
-        "INSERT INTO steps (cluster, sluid, step, task, progress, start_ms, end_ms, cpus, form, body) \
-         SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS \
-         (SELECT 1 FROM steps WHERE cluster = ? AND sluid = ? AND step = ? AND task = ?)",
-    )
-    .bind(cluster)
-    .bind(sluid)
-    .bind(number)
-    .bind(task)
-    .bind(progress)
-    .bind(step.start.map(|at| at.0))
-    .bind(step.end.map(|at| at.0))
-    .bind(signed(step.allocated.count(garrick_accounts::tres::CPU)))
-    .bind(FORM)
-    .bind(encoded(step))
-    .bind(cluster)
-    .bind(sluid)
-    .bind(number)
-    .bind(task)
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
+/// Rows of steps by their keys, each with its progress: only what says most of a step is written.
+#[derive(Default)]
+struct Steps(BTreeMap<(i64, i64, i64), (i64, Vec<Value<'static>>)>);
+
+impl Steps {
+    fn take(&mut self, cluster: i64, (job, sluid): (JobId, Sluid), packed: &PackedSteps) {
+        let report = match packed.unpack() {
+            Ok(report) => report,
+            // It will not get better: a node's step manager made it.
+            Err(error) => return tracing::error!(job = job.0, %error, "a report of steps cannot be read"),
+        };
+        for step in StepRecord::all(job, sluid, &report) {
+            let (sluid, (number, task)) = (signed(step.sluid.0), numbers(step.key));
+            let progress = progress(&step);
+            let key = (sluid, number, task);
+            if self.0.get(&key).is_some_and(|(there, _)| *there > progress) {
+                continue;
+            }
+            let row = vec![
+                cluster.into(),
+                sluid.into(),
+                number.into(),
+                task.into(),
+                progress.into(),
+                step.start.map(|at| at.0).into(),
+                step.end.map(|at| at.0).into(),
+                signed(step.allocated.count(garrick_accounts::tres::CPU)).into(),
+                FORM.into(),
+                encoded(&step).into(),
+            ];
+            self.0.insert(key, (progress, row));
+        }
+    }
+}
+
+/// How much a record says of a step.
+fn progress(step: &StepRecord) -> i64 {
+    i64::from(step.attempt) * 4 + i64::from(step.state.is_over()) * 2 + i64::from(step.start.is_some())
 }
 
 /// A step's numbers, in the order in which sacct(1) shows steps.

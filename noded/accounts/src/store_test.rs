@@ -2,7 +2,7 @@
 use super::*;
 use crate::{
     pages::{Cursor, Page, Question},
-    testing::{LOG, ended, job, report, submitted, with_folder},
+    testing::{LOG, ended, in_file, job, on_each, report, submitted},
 };
 use garrick_accounts::filter::{JobFilter, NamedJob};
 use garrick_events::testing::record;
@@ -33,8 +33,8 @@ async fn all(store: &Store, filter: &JobFilter) -> Vec<garrick_accounts::message
 
 #[test]
 fn a_batch_and_its_position_are_stored_together_and_once() {
-    with_folder(|path| async move {
-        let store = Store::open(&path).await.unwrap();
+    on_each(async |place| {
+        let store = place.open().await;
         let (of, stored) = store.follow("c", LOG).await.unwrap();
         assert_eq!(stored, None);
         store.begin(&of, Position(10)).await.unwrap();
@@ -44,7 +44,7 @@ fn a_batch_and_its_position_are_stored_together_and_once() {
         assert!(matches!(again, Err(StoreError::Gap { after: Position(10), stored: Position(12) })), "{again:?}");
         drop(store);
         // Another process goes on from what is stored.
-        let store = Store::open(&path).await.unwrap();
+        let store = place.open().await;
         let (of, stored) = store.follow("c", LOG).await.unwrap();
         assert_eq!(stored, Some((Position(12), false)));
         store.keep(&of, Position(12), Position(13), vec![ended(1, 5)]).await.unwrap();
@@ -58,8 +58,8 @@ fn a_batch_and_its_position_are_stored_together_and_once() {
 
 #[test]
 fn another_log_begins_with_a_snapshot_and_ends_the_earlier_feed() {
-    with_folder(|path| async move {
-        let store = Store::open(&path).await.unwrap();
+    on_each(async |place| {
+        let store = place.open().await;
         let (first, _) = store.follow("c", LOG).await.unwrap();
         store.begin(&first, Position(3)).await.unwrap();
         store.snapshot(&first, Position(3), &[record(1, JobSpec::default())], true).await.unwrap();
@@ -91,8 +91,8 @@ fn another_log_begins_with_a_snapshot_and_ends_the_earlier_feed() {
 fn answers_come_in_pages_without_losing_or_doubling_anything() {
     const JOBS: u32 = 300;
     const STEPS: u32 = 9_000;
-    with_folder(|path| async move {
-        let store = Store::open(&path).await.unwrap();
+    on_each(async |place| {
+        let store = place.open().await;
         let (of, _) = store.follow("c", LOG).await.unwrap();
         let many = report(7, (0..STEPS).map(|task| StepKey::task(0, task)), StepState::Completed);
         let late = report(7, [StepKey::task(0, 5)], StepState::Running);
@@ -119,11 +119,12 @@ fn answers_come_in_pages_without_losing_or_doubling_anything() {
 #[test]
 fn the_files_are_this_users_alone() {
     use std::os::unix::fs::MetadataExt as _;
-    with_folder(|path| async move {
-        let store = Store::open(&path).await.unwrap();
+    in_file(async |place| {
+        let store = place.open().await;
         store.follow("c", LOG).await.unwrap();
+        let path = place.storage.file().unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
-        assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
+        assert_eq!((mode(path.parent().unwrap()), mode(path)), (0o700, 0o600));
         for file in std::fs::read_dir(path.parent().unwrap()).unwrap() {
             let file = file.unwrap().path();
             assert_eq!(mode(&file), 0o600, "{}", file.display());
@@ -150,8 +151,8 @@ fn questions() -> Vec<JobFilter> {
 #[test]
 fn a_question_is_answered_with_the_rows_that_the_filter_takes() {
     const JOBS: u32 = 3_000;
-    with_folder(|path| async move {
-        let store = Store::open(&path).await.unwrap();
+    on_each(async |place| {
+        let store = place.open().await;
         let (of, _) = store.follow("c", LOG).await.unwrap();
         store.begin(&of, Position(0)).await.unwrap();
         let events = (1..=JOBS).map(submitted);
@@ -182,8 +183,8 @@ fn a_question_is_answered_with_the_rows_that_the_filter_takes() {
 
 #[test]
 fn no_question_reads_the_whole_table_of_jobs() {
-    with_folder(|path| async move {
-        let store = Store::open(&path).await.unwrap();
+    in_file(async |place| {
+        let store = place.open().await;
         store.follow("c", LOG).await.unwrap();
         for filter in questions() {
             let question = Question { filter: &filter, steps: false, after: None, only: None };
@@ -200,16 +201,17 @@ fn no_question_reads_the_whole_table_of_jobs() {
 
 #[test]
 fn a_damaged_row_is_passed_over() {
-    with_folder(|path| async move {
-        let store = Store::open(&path).await.unwrap();
+    on_each(async |place| {
+        let store = place.open().await;
         let (of, _) = store.follow("c", LOG).await.unwrap();
         store.begin(&of, Position(0)).await.unwrap();
         let steps = report(2, [StepKey::BATCH, StepKey::number(0)], StepState::Completed);
         store.keep(&of, Position(0), Position(1), vec![submitted(1), submitted(2), steps]).await.unwrap();
         drop(store);
-        let store = Store::open(&path).await.unwrap();
-        for sql in ["UPDATE jobs SET body = x'c1' WHERE job = 1", "UPDATE steps SET body = x'c1' WHERE step = 0"] {
-            sqlx::query(sql).execute(&mut store.writer.lock().await.connection).await.unwrap();
+        let store = place.open().await;
+        for sql in ["UPDATE jobs SET body = ? WHERE job = 1", "UPDATE steps SET body = ? WHERE step = 0"] {
+            let damage = Statement::of(sql).with(vec![0xc1]);
+            store.write(async |writer| Ok(writer.connection()?.link().execute(damage).await?)).await.unwrap();
         }
         let (of, _) = store.follow("c", LOG).await.unwrap();
         store.keep(&of, Position(1), Position(2), vec![ended(1, 5), ended(2, 6)]).await.unwrap();

@@ -1,7 +1,9 @@
-//! A folder for a test's database, and what happened to jobs.
+//! Databases of tests, and what happened to jobs.
 #![allow(clippy::unwrap_used)]
 
+use crate::store::Store;
 use garrick_accounts::messages::LogId;
+use garrick_database_servers::{PASSWORD, Program, Server, USER};
 use garrick_events::{
     event::ControllerEvent,
     records::{
@@ -10,7 +12,12 @@ use garrick_events::{
     },
     testing::{ended_row, record},
 };
+use garrick_kernel::files;
 use garrick_model::{
+    config::{
+        slurmdbd::DbdConfig,
+        storage::{Storage, StorageKind},
+    },
     ids::{JobId, Sluid, StepKey},
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason, StepState},
@@ -27,15 +34,98 @@ use std::{
     },
 };
 
-/// Runs it with a folder of its own.
-pub(crate) fn with_folder<F: Future<Output = ()>>(test: impl FnOnce(PathBuf) -> F) {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("garrick-accounts-{}-{number}", std::process::id()));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(test(folder.join("accounting/jobs.db")));
-    drop(runtime);
+/// A database of a test.
+pub(crate) struct Place {
+    pub(crate) storage: Storage,
+    /// For files of the test.
+    pub(crate) folder: PathBuf,
+    /// Where it is, unless in a file.
+    pub(crate) server: Option<Arc<Server>>,
+}
+
+impl Place {
+    /// In a file.
+    pub(crate) fn in_file() -> Self {
+        let folder = folder();
+        Self { storage: Storage::in_file(&folder.join("accounting/jobs.db")), folder, server: None }
+    }
+
+    /// An empty database on that server.
+    pub(crate) fn on(server: Arc<Server>, program: Program) -> Self {
+        let name = format!("t{}", number());
+        server.create_database(&name);
+        let kind = match program {
+            Program::Postgres => StorageKind::Postgres,
+            Program::MariaDb => StorageKind::MySql,
+        };
+        let storage = storage(&format!(
+            "StorageType={}\nStorageHost=127.0.0.1\nStoragePort={}\nStorageUser={USER}\nStoragePass={PASSWORD}\n\
+             StorageLoc={name}\n",
+            kind.text(),
+            server.port
+        ));
+        Self { storage, folder: folder(), server: Some(server) }
+    }
+
+    /// On a server that is shared with other tests, if it is installed.
+    pub(crate) fn shared(program: Program) -> Option<Self> {
+        Server::shared(program).map(|server| Self::on(server, program))
+    }
+
+    /// Opens it, once the last one who had it is gone.
+    pub(crate) async fn open(&self) -> Store {
+        let store = Store::open(&self.storage).await.unwrap();
+        while store.ready().await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        store
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// What lines of slurmdbd.conf say.
+pub(crate) fn storage(lines: &str) -> Storage {
+    let folder = folder();
+    std::fs::create_dir(&folder).unwrap();
+    let file = folder.join("slurmdbd.conf");
+    files::replace(&file, lines.as_bytes(), 0o600).unwrap();
+    let (config, report) = DbdConfig::read(&file);
     std::fs::remove_dir_all(&folder).unwrap();
+    config.unwrap_or_else(|| panic!("{report}")).storage
+}
+
+fn number() -> u32 {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+fn folder() -> PathBuf {
+    std::env::temp_dir().join(format!("garrick-accounts-{}-{}", std::process::id(), number()))
+}
+
+/// Runs it to its end.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
+
+/// Runs it with a file of SQLite.
+pub(crate) fn in_file(test: impl AsyncFn(&Place)) {
+    let place = Place::in_file();
+    run(test(&place));
+}
+
+/// Runs it with a file of SQLite, on PostgreSQL and on MariaDB.
+pub(crate) fn on_each(test: impl AsyncFn(&Place)) {
+    let places = [Some(Place::in_file()), Place::shared(Program::Postgres), Place::shared(Program::MariaDb)];
+    for place in places.into_iter().flatten() {
+        eprintln!("with {:?}", place.storage.kind);
+        run(test(&place));
+    }
 }
 
 pub(crate) const LOG: LogId = LogId(7, u64::MAX);

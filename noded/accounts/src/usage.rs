@@ -1,7 +1,10 @@
 //! What was used in a window of time, summed up from the rows of jobs when it is asked for. Rows are read one after the other, and
 //! only the sums are kept: memory is bounded by the number of accounts, users, WCKeys and QOS that differ.
 
-use crate::store::{Store, StoreError};
+use crate::{
+    database::{Link, Statement, dialect::Dialect},
+    store::{Store, StoreError},
+};
 use garrick_accounts::{
     filter::JobFilter,
     row::JobRow,
@@ -10,7 +13,6 @@ use garrick_accounts::{
 };
 use garrick_model::time::Timestamp;
 use serde::Deserialize;
-use sqlx::{QueryBuilder, Row as _, Sqlite, SqliteConnection};
 use std::collections::BTreeMap;
 
 /// Most sums of one question. With more, memory would not be bounded by anything that a site means.
@@ -94,14 +96,17 @@ impl Store {
         now: Timestamp,
     ) -> Result<BTreeMap<UsageKey, UsageSum>, UsageError> {
         // Of one moment: a job that ends meanwhile counts once.
-        let mut tx = self.readers.begin().await?;
-        let clusters = sqlx::query("SELECT id, name FROM clusters").fetch_all(&mut *tx).await?;
+        let mut reader = self.reader().await?;
+        let mut tx = reader.begin().await?;
+        let mut link = tx.link();
+        let clusters = link.rows(Statement::of("SELECT id, name FROM clusters")).await?;
         let mut sums = Sums { question, only, now, sums: BTreeMap::new() };
         for cluster in &clusters {
-            let (id, name): (i64, String) = (cluster.try_get(0)?, cluster.try_get(1)?);
-            if question.such.clusters.is_empty() || question.such.clusters.contains(&name) {
-                sums.read(&mut tx, (id, &name), Which::Live).await?;
-                sums.read(&mut tx, (id, &name), Which::Over).await?;
+            let (id, name) = (cluster.number(0)?, cluster.text(1)?);
+            let asked = &question.such.clusters;
+            if asked.is_empty() || asked.iter().any(|asked| asked == name) {
+                sums.read(&mut link, (id, name), Which::Live).await?;
+                sums.read(&mut link, (id, name), Which::Over).await?;
             }
         }
         Ok(sums.sums)
@@ -124,22 +129,15 @@ struct Sums<'q> {
 
 impl Sums<'_> {
     /// Adds what was used on one cluster.
-    async fn read(
-        &mut self,
-        tx: &mut SqliteConnection,
-        (id, name): (i64, &str),
-        which: Which,
-    ) -> Result<(), UsageError> {
+    async fn read(&mut self, link: &mut Link<'_>, (id, name): (i64, &str), which: Which) -> Result<(), UsageError> {
         let mut place: Option<Place> = None;
         loop {
-            let rows = self.statement(id, which, place).build().fetch_all(&mut *tx).await?;
+            let rows = link.rows(self.statement(link.dialect(), (id, which), place)).await?;
             for row in &rows {
-                let over: Option<i64> = row.try_get(0)?;
-                let (job, start): (i64, Option<i64>) = (row.try_get(2)?, row.try_get(4)?);
-                place = Some((over, row.try_get(1)?, job, row.try_get(3)?));
-                let body: Vec<u8> = row.try_get(5)?;
-                if let Some(start) = start {
-                    self.add((name, job), (Timestamp(start), over.map(Timestamp)), &body);
+                let (over, job) = (row.maybe(0)?, row.number(2)?);
+                place = Some((over, row.number(1)?, job, row.number(3)?));
+                if let Some(start) = row.maybe(4)? {
+                    self.add((name, job), (Timestamp(start), over.map(Timestamp)), row.bytes(5)?);
                 }
             }
             if self.sums.len() > MOST_SUMS {
@@ -154,28 +152,23 @@ impl Sums<'_> {
     }
 
     /// The next rows that were there in the window, as the index has them in order.
-    fn statement(&self, cluster: i64, which: Which, place: Option<Place>) -> QueryBuilder<Sqlite> {
-        let mut sql =
-            QueryBuilder::new("SELECT end_ms, since_ms, job, sluid, start_ms, body FROM jobs WHERE cluster = ");
-        sql.push_bind(cluster);
+    fn statement(&self, dialect: Dialect, (cluster, which): (i64, Which), place: Option<Place>) -> Statement<'static> {
+        let mut sql = Statement::built("SELECT end_ms, since_ms, job, sluid, start_ms, body FROM jobs");
+        sql.push_with(" WHERE cluster = ", cluster);
         match which {
             Which::Live => sql.push(" AND end_ms IS NULL"),
-            Which::Over => sql.push(" AND end_ms >= ").push_bind(self.question.start.0),
+            Which::Over => sql.push_with(" AND end_ms >= ", self.question.start.0),
         };
-        sql.push(" AND since_ms < ").push_bind(self.question.end.0);
+        sql.push_with(" AND since_ms < ", self.question.end.0);
         if let Some(uid) = self.only {
-            sql.push(" AND uid = ").push_bind(i64::from(uid));
+            sql.push_with(" AND uid = ", i64::from(uid));
         }
         if let Some((end, since, job, sluid)) = place {
-            let columns = if end.is_some() { "(end_ms, since_ms, job, sluid)" } else { "(since_ms, job, sluid)" };
-            sql.push(format_args!(" AND {columns} > ("));
-            let mut values = sql.separated(", ");
-            end.into_iter().chain([since, job, sluid]).for_each(|value| {
-                values.push_bind(value);
-            });
-            sql.push(")");
+            let columns = ["end_ms", "since_ms", "job", "sluid"];
+            let values: Vec<i64> = end.into_iter().chain([since, job, sluid]).collect();
+            sql.push(" AND ").push(dialect.behind(&columns[columns.len() - values.len()..], &values));
         }
-        sql.push(" ORDER BY end_ms, since_ms, job, sluid LIMIT ").push_bind(CHUNK);
+        sql.push_with(" ORDER BY end_ms, since_ms, job, sluid LIMIT ", CHUNK);
         sql
     }
 

@@ -2,22 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::testing::on_each;
 use garrick_accounts::messages::LogId;
 use garrick_events::testing::record;
 use garrick_model::{ids::Sluid, spec::JobSpec};
-use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
-use std::{
-    future::Future,
-    path::{Path, PathBuf},
-};
-
-fn with_folder<F: Future<Output = ()>>(name: &str, test: impl FnOnce(PathBuf) -> F) {
-    let folder = std::env::temp_dir().join(format!("garrick-usage-{}-{name}", std::process::id()));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(test(folder.join("accounting/jobs.db")));
-    drop(runtime);
-    std::fs::remove_dir_all(&folder).unwrap();
-}
 
 /// Numbers that look random, the same in each run.
 struct Dice(u64);
@@ -60,28 +48,29 @@ fn row(id: u32, cluster: &str, dice: &mut Dice) -> JobRow {
     row
 }
 
-async fn fill(path: &Path, store: &Store, rows: &[JobRow]) {
+async fn fill(store: &Store, rows: &[JobRow]) {
     for (number, cluster) in ["a", "b"].into_iter().enumerate() {
         store.follow(cluster, LogId(number as u64, 1)).await.unwrap();
     }
-    let mut connection = SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(path)).await.unwrap();
-    for row in rows {
-        sqlx::query(
-            "INSERT INTO jobs (cluster, job, sluid, uid, gid, state, since_ms, start_ms, end_ms, cpus, nodes, form, body) \
-             SELECT id, ?, ?, ?, 0, 'X', ?, ?, ?, 1, 1, 1, ? FROM clusters WHERE name = ?",
-        )
-        .bind(i64::from(row.job.0))
-        .bind(row.sluid.0.cast_signed())
-        .bind(i64::from(row.uid))
-        .bind(row.eligible.unwrap_or(row.submit).0)
-        .bind(row.start.map(|at| at.0))
-        .bind(row.end.map(|at| at.0))
-        .bind(rmp_serde::to_vec_named(row).unwrap())
-        .bind(&row.cluster)
-        .execute(&mut connection)
-        .await
-        .unwrap();
-    }
+    let sql = "INSERT INTO jobs (cluster, job, sluid, uid, gid, state, since_ms, start_ms, end_ms, cpus, nodes, form, body) \
+               SELECT id, ?, ?, ?, 0, 'X', ?, ?, ?, 1, 1, 1, ? FROM clusters WHERE name = ?";
+    let put = store.write(async |writer| {
+        let mut tx = writer.connection()?.begin().await?;
+        for row in rows {
+            let put = Statement::of(sql)
+                .with(i64::from(row.job.0))
+                .with(row.sluid.0.cast_signed())
+                .with(i64::from(row.uid))
+                .with(row.eligible.unwrap_or(row.submit).0)
+                .with(row.start.map(|at| at.0))
+                .with(row.end.map(|at| at.0))
+                .with(rmp_serde::to_vec_named(row).unwrap())
+                .with(row.cluster.as_str());
+            tx.link().execute(put).await?;
+        }
+        Ok(tx.commit().await?)
+    });
+    put.await.unwrap();
 }
 
 /// Second by second would take too long: seconds from the start that are in the window, with suspended time taken out evenly.
@@ -125,11 +114,11 @@ fn straightforward(rows: &[JobRow], question: &UsageQuestion, now: Timestamp) ->
 
 #[test]
 fn sums_are_those_of_a_straightforward_recomputation() {
-    with_folder("sums", async |path| {
-        let store = Store::open(&path).await.unwrap();
+    on_each(async |place| {
+        let store = place.open().await;
         let mut dice = Dice(7);
         let rows: Vec<JobRow> = (1..3000).map(|id| row(id, if id % 3 == 0 { "b" } else { "a" }, &mut dice)).collect();
-        fill(&path, &store, &rows).await;
+        fill(&store, &rows).await;
         let now = Timestamp(3_000_000);
         let mut seen = 0;
         for round in 0..40 {
@@ -155,11 +144,11 @@ fn sums_are_those_of_a_straightforward_recomputation() {
 
 #[test]
 fn windows_that_follow_each_other_add_up() {
-    with_folder("windows", async |path| {
-        let store = Store::open(&path).await.unwrap();
+    on_each(async |place| {
+        let store = place.open().await;
         let mut dice = Dice(99);
         let rows: Vec<JobRow> = (1..500).map(|id| row(id, "a", &mut dice)).collect();
-        fill(&path, &store, &rows).await;
+        fill(&store, &rows).await;
         let now = Timestamp(4_000_000);
         let total = async |start, end| {
             let question = UsageQuestion { start: Timestamp(start), end: Timestamp(end), ..UsageQuestion::default() };
@@ -178,8 +167,8 @@ fn windows_that_follow_each_other_add_up() {
 
 #[test]
 fn an_answer_comes_in_parts_and_may_be_of_one_user() {
-    with_folder("parts", async |path| {
-        let store = Store::open(&path).await.unwrap();
+    on_each(async |place| {
+        let store = place.open().await;
         let mut dice = Dice(3);
         let many = u32::try_from(IN_ANSWER).unwrap() + 500;
         let rows: Vec<JobRow> = (1..=many)
@@ -195,7 +184,7 @@ fn an_answer_comes_in_parts_and_may_be_of_one_user() {
                 }
             })
             .collect();
-        fill(&path, &store, &rows).await;
+        fill(&store, &rows).await;
         let question = UsageQuestion { end: Timestamp(10_000), ..UsageQuestion::default() };
         let now = Timestamp(20_000);
         let first = store.usage(&question, None, None, now).await.unwrap();

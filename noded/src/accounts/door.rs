@@ -19,7 +19,7 @@ use garrick_daemon::links::{caller_of, traced};
 use garrick_frame::LinkKind;
 use garrick_kernel::users;
 use garrick_model::{
-    config::{PrivateKind, slurmdbd::DbdConfig},
+    config::{PrivateKind, slurmdbd::DbdConfig, storage::Storage},
     entities::Entities,
     ids::Sluid,
     messages::{command::Caller, encoded_bytes},
@@ -220,6 +220,15 @@ impl World {
         let mut caller = Asker { caller, ordinary: false };
         let mut cursor = Cursor::default();
         while let Ok(Ok(Some(request))) = timeout(IDLE, requests.recv()).await {
+            if needs_database(&request.msg)
+                && let Err(error) = self.store.ready().await
+            {
+                may_speak_for_others = false;
+                if replies.send(traced(failed(error))).await.is_err() {
+                    break;
+                }
+                continue;
+            }
             let reply = match request.msg {
                 AccountsRequest::OnBehalfOf(other) if may_speak_for_others => {
                     (caller, may_speak_for_others) = (Asker { caller: other, ordinary: false }, false);
@@ -414,11 +423,38 @@ impl World {
             ("PidFile", path(Some(&settings.pid_file))),
             ("PrivateData", settings.private.text()),
             ("SlurmUser", settings.slurm_user.clone().unwrap_or_else(|| "(null)".to_owned())),
-            ("StorageLoc", path(Some(&settings.storage))),
-            ("StorageType", "accounting_storage/sqlite".to_owned()),
         ];
-        pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        let pairs = pairs.into_iter().map(|(key, value)| (key.to_owned(), value));
+        pairs.chain(shown_storage(&settings.storage)).collect()
     }
+}
+
+/// Nothing is known while the database is away, and nobody may anything.
+const fn needs_database(request: &AccountsRequest) -> bool {
+    use AccountsRequest::{Config, OnBehalfOf, OnBehalfOfOrdinary};
+    !matches!(request, Config | OnBehalfOf(_) | OnBehalfOfOrdinary(_))
+}
+
+/// Where the records are, as Slurm shows it: without the password.
+fn shown_storage(storage: &Storage) -> Vec<(String, String)> {
+    let or_null = |text: Option<String>| text.unwrap_or_else(|| "(null)".to_owned());
+    let mut pairs = Vec::new();
+    let mut show = |key: &str, value: String| pairs.push((key.to_owned(), value));
+    match storage.file() {
+        Some(file) => show("StorageLoc", file.display().to_string()),
+        None => {
+            show("StorageBackupHost", or_null(storage.backup.as_ref().map(ToString::to_string)));
+            show("StorageHost", storage.host.to_string());
+            show("StorageLoc", storage.database().to_owned());
+            show("StorageParameters", or_null(storage.parameters.clone()));
+            show("StoragePort", storage.port().to_string());
+        }
+    }
+    show("StorageType", storage.kind.text().to_owned());
+    if storage.file().is_none() {
+        show("StorageUser", or_null(storage.user.clone()));
+    }
+    pairs
 }
 
 /// The database failed.

@@ -10,7 +10,7 @@ use garrick_accountant::{
 };
 use garrick_kernel::inventory;
 use garrick_model::{
-    config::{purge::PurgeSettings, slurmdbd::DbdConfig},
+    config::{purge::PurgeSettings, slurmdbd::DbdConfig, storage::Storage},
     doors,
     time::Timestamp,
 };
@@ -55,7 +55,7 @@ pub fn settings_of(cluster: &Cluster) -> Result<DbdConfig, String> {
         (None, false) => return Err(format!("{} is not there", path.display())),
     };
     if let Some(home) = cluster.home.as_ref().filter(|_| !path.exists()) {
-        settings.storage = home.join("accounting/accounting.db");
+        settings.storage = Storage::in_file(&home.join("accounting/accounting.db"));
         settings.private = cluster.config.private_data.clone();
     }
     Ok(settings)
@@ -64,7 +64,9 @@ pub fn settings_of(cluster: &Cluster) -> Result<DbdConfig, String> {
 async fn open(settings: &DbdConfig, door: &Path) -> Result<(Arc<Store>, DoorListener), AccountsStartError> {
     let store = Arc::new(Store::open(&settings.storage).await?);
     let listener = DoorListener::bind(door, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
-    tracing::info!(door = %door.display(), database = %settings.storage.display(), "accounting serves");
+    let storage = &settings.storage;
+    let database = storage.file().map_or_else(|| storage.database().to_owned(), |file| file.display().to_string());
+    tracing::info!(door = %door.display(), storage = storage.kind.text(), database, "accounting serves");
     Ok((store, listener))
 }
 

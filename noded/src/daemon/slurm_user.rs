@@ -47,6 +47,17 @@ pub fn become_it(
         Ok(user) => user,
         Err(e) => return Err(format!("{file}: SlurmUser={}: {e}; name a user that this host has", config.slurm_user)),
     };
+    if let Some(settings) = accounting.filter(|settings| settings.storage.password.is_some()) {
+        let owner = std::fs::metadata(&settings.path).map_err(|e| format!("{}: {e}", settings.path.display()))?.uid();
+        if ![0, user.uid, own].contains(&owner) {
+            return Err(format!(
+                "{} has a password and belongs to {}: it has to be {}'s or root's",
+                settings.path.display(),
+                users::user_name(owner),
+                user.name
+            ));
+        }
+    }
     if user.uid == own {
         return Ok(());
     }
@@ -106,7 +117,8 @@ fn prepare_accounting(
     settings: &DbdConfig,
     user: &Account,
 ) -> Result<(), FileError> {
-    let folders = [(config.slurm_user_run(), 0o755), (settings.storage.parent().map(Path::to_owned), 0o700)];
+    let of_storage = settings.storage.file().and_then(Path::parent).map(Path::to_owned);
+    let folders = [(config.slurm_user_run(), 0o755), (of_storage, 0o700)];
     for (folder, mode) in folders.into_iter().filter_map(|(folder, mode)| Some((folder?, mode))) {
         if !folder.exists() {
             files::create_folder(&folder, mode)?;

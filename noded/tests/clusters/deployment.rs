@@ -18,10 +18,10 @@ use std::{
 };
 
 /// Accounts that Debian's base system has: SlurmUser, a user, another user.
-const SLURM: (&str, u32) = ("daemon", 1);
-const ALICE: (&str, u32) = ("games", 5);
+pub(crate) const SLURM: (&str, u32) = ("daemon", 1);
+pub(crate) const ALICE: (&str, u32) = ("games", 5);
 const BOB: (&str, u32) = ("nobody", 65534);
-const ROOT: (&str, u32) = ("root", 0);
+pub(crate) const ROOT: (&str, u32) = ("root", 0);
 
 const COMMANDS: [&str; 8] = ["sbatch", "salloc", "sbcast", "sinfo", "squeue", "scontrol", "scancel", "sattach"];
 
@@ -35,16 +35,16 @@ fn copy_programs(built: &Path, to: &Path) {
     }
 }
 
-struct Site {
+pub(crate) struct Site {
     slurm: (&'static str, u32),
-    work: PathBuf,
-    conf: PathBuf,
+    pub(crate) work: PathBuf,
+    pub(crate) conf: PathBuf,
     nodes: Vec<&'static str>,
 }
 
 impl Site {
     /// Files of a site with so many nodes; nothing is started. `None`, with a message, where that cannot be.
-    fn new(name: &str, nodes: &[&'static str]) -> Option<Self> {
+    pub(crate) fn new(name: &str, nodes: &[&'static str]) -> Option<Self> {
         Self::with_slurm_user(SLURM, name, nodes)
     }
 
@@ -81,7 +81,7 @@ impl Site {
     }
 
     /// A program of the site as somebody.
-    fn as_user(&self, (_, uid): (&str, u32), program: &str, args: &[&str]) -> Answer {
+    pub(crate) fn as_user(&self, (_, uid): (&str, u32), program: &str, args: &[&str]) -> Answer {
         let mut command = Command::new(self.work.join(program));
         command.args(args).env_clear().env("PATH", "/usr/bin:/bin").env("SLURM_CONF", &self.conf).env("TZ", "UTC");
         answer(command.uid(uid).gid(uid).current_dir("/tmp").stdin(Stdio::null()))
@@ -89,7 +89,7 @@ impl Site {
 
     /// A daemon, which goes to the background when it serves.
     #[track_caller]
-    fn daemon(&self, user: (&str, u32), program: &str, args: &[&str]) {
+    pub(crate) fn daemon(&self, user: (&str, u32), program: &str, args: &[&str]) {
         let mut all = vec!["-f", self.conf.to_str().unwrap()];
         all.extend(args);
         let started = self.as_user(user, program, &all);
@@ -98,7 +98,7 @@ impl Site {
 
     /// The service of accounting, which goes to the background when it serves.
     #[track_caller]
-    fn start_accounting(&self) {
+    pub(crate) fn start_accounting(&self) {
         let conf = self.work.join("slurmdbd.conf");
         let started = self.as_user(ROOT, "slurmdbd", &["-f", conf.to_str().unwrap()]);
         assert_eq!(started.code, 0, "{started:?}\n{}", self.logs());
@@ -119,7 +119,7 @@ impl Site {
         crate::accounting::ask_for(&self.door_of_accounting(), &filter, Some(caller))
     }
 
-    fn kill_daemon(&self, daemon: &str) {
+    pub(crate) fn kill_daemon(&self, daemon: &str) {
         let pid = std::fs::read_to_string(self.work.join(format!("run/{daemon}.pid"))).unwrap().trim().parse().unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
         let gone = || std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
@@ -127,7 +127,7 @@ impl Site {
     }
 
     #[track_caller]
-    fn start_nodes(&self) {
+    pub(crate) fn start_nodes(&self) {
         for node in &self.nodes {
             self.daemon(ROOT, "slurmd", &["-N", node]);
         }
@@ -145,7 +145,7 @@ impl Site {
     }
 
     #[track_caller]
-    fn await_that(&self, what: &str, mut holds: impl FnMut() -> bool) {
+    pub(crate) fn await_that(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let began = std::time::Instant::now();
         while !holds() {
             assert!(began.elapsed().as_secs() < 90, "still waiting: {what}\n{}", self.logs());
@@ -168,7 +168,7 @@ impl Site {
         std::fs::read_to_string(self.work.join("run/slurmctld.pid")).unwrap().trim().parse().unwrap()
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.await_that("no run is left", || !self.processes().iter().any(|line| line.starts_with("stepd ")));
         self.stop();
         let _ = std::fs::remove_dir_all(&self.work);

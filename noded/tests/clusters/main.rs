@@ -7,6 +7,7 @@ mod certificates;
 mod controller_messages;
 mod core_spec;
 mod crontabs;
+mod databases;
 mod dependencies;
 mod deployment;
 mod distribution;

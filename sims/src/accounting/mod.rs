@@ -27,7 +27,7 @@ pub fn accounting(folder: &Path, amounts: Amounts) -> Fallible<Findings> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut findings = Findings::default();
     runtime.block_on(async {
-        let store = Store::open(&path).await?;
+        let store = Store::open_file(&path).await?;
         fill::fill(&store, amounts, &mut findings).await?;
         let size = fs::metadata(&path)?.len();
         let records = u64::from(amounts.jobs) * (1 + u64::from(amounts.steps));

@@ -27,6 +27,7 @@ mod read;
 pub mod settings;
 mod show;
 pub mod slurmdbd;
+pub mod storage;
 mod syntax;
 mod topology;
 

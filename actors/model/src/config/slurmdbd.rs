@@ -4,15 +4,17 @@
 use super::{
     PrivateData,
     purge::{Age, PurgeSettings},
+    storage::Storage,
     syntax::{
         nearest::nearest,
-        report::{ConfigReport, SettingError, not_yet},
+        report::{ConfigReport, Place, SettingError, not_yet},
         text::{self, Pair, ReadFile},
         values::{self, LogLevel, Value},
     },
 };
 use std::{
     fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -23,8 +25,8 @@ pub struct DbdConfig {
     pub path: PathBuf,
     /// `DbdHost`: the host of the service.
     pub host: String,
-    /// `StorageLoc`: the database file.
-    pub storage: PathBuf,
+    /// `Storage*`: where the records are.
+    pub storage: Storage,
     /// `SlurmUser`: the user that it runs as; `None`: that of `slurm.conf`.
     pub slurm_user: Option<String>,
     /// `LogFile`; `None`: the system's log.
@@ -40,9 +42,6 @@ pub struct DbdConfig {
     /// What is purged and archived.
     pub purge: PurgeSettings,
 }
-
-/// Where Slurm has no default, since its database is no file.
-const STORAGE: &str = "/var/lib/garrick/accounting/accounting.db";
 
 /// Rows that are purged in one transaction at most.
 const MOST_AT_A_TIME: u32 = 1_000_000;
@@ -77,8 +76,23 @@ const HONOURED: &[(&str, Set)] = &[
         c.slurm_user = values::optional(text);
         Ok(None)
     }),
-    ("StorageLoc", |c, text| absolute(text).map(|path| c.storage = path).said()),
-    ("StorageType", storage_type),
+    ("StorageBackupHost", |c, text| c.storage.set_backup(text).said()),
+    ("StorageHost", |c, text| c.storage.set_host(text).said()),
+    ("StorageLoc", |c, text| {
+        c.storage.location = (!text.is_empty()).then(|| text.to_owned());
+        Ok(None)
+    }),
+    ("StorageParameters", |c, text| c.storage.set_parameters(text)),
+    ("StoragePass", |c, text| {
+        c.storage.set_password(text);
+        Ok(None)
+    }),
+    ("StoragePort", |c, text| c.storage.set_port(text).said()),
+    ("StorageType", |c, text| c.storage.set_kind(text).said()),
+    ("StorageUser", |c, text| {
+        c.storage.user = values::optional(text);
+        Ok(None)
+    }),
 ];
 
 /// Keys of slurmdbd.conf(5) that have no effect yet.
@@ -114,13 +128,7 @@ const NOT_YET: &[&str] = &[
     "PurgeResvAfter",
     "PurgeSuspendAfter",
     "PurgeUsageAfter",
-    "StorageBackupHost",
-    "StorageHost",
-    "StorageParameters",
-    "StoragePass",
     "StoragePassScript",
-    "StoragePort",
-    "StorageUser",
     "TCPTimeout",
     "TrackSlurmctldDown",
     "TrackWCKey",
@@ -151,20 +159,31 @@ fn age(text: &str, to: &mut Option<Age>) -> Value<Option<SettingError>> {
     Ok(None)
 }
 
-fn storage_type(_: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
-    let lower = text.to_ascii_lowercase();
-    match lower.strip_prefix("accounting_storage/").unwrap_or(&lower) {
-        "sqlite" => Ok(None),
-        _ => Err(SettingError::new(format!("{text} is not supported yet"))
-            .suggest("accounting_storage/sqlite keeps accounting in the file StorageLoc")),
-    }
-}
-
 fn private_data(config: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
     config.private = PrivateData::parse(text)?;
     let others = config.private.without_effect_on_records();
     let note = || SettingError::new(format!("{others} has no effect yet: jobs, accounts, usage and users have"));
     Ok((!others.is_empty()).then(note))
+}
+
+fn whole(file: &Path) -> Place {
+    Place { file: file.into(), line: 0 }
+}
+
+/// Files with a password are for their owner, and for a group to read at most (slurmdbd.conf(5): 600 or 640).
+fn keep_secret(report: &mut ConfigReport) {
+    for file in report.files.clone() {
+        let wrong = match fs::metadata(&file) {
+            Ok(found) if found.mode() & 0o137 == 0 => continue,
+            Ok(found) => format!("a password is in it, and its mode is {:o}", found.mode() & 0o7777),
+            Err(e) => format!("its mode cannot be seen: {e}"),
+        };
+        report.error(
+            &whole(&file),
+            "StoragePass",
+            SettingError::new(wrong).suggest("chmod 600, and let SlurmUser own it"),
+        );
+    }
 }
 
 impl DbdConfig {
@@ -173,7 +192,7 @@ impl DbdConfig {
         Self {
             path: path.to_owned(),
             host: "localhost".to_owned(),
-            storage: STORAGE.into(),
+            storage: Storage::default(),
             slurm_user: None,
             log_file: None,
             debug_level: LogLevel::INFO,
@@ -186,7 +205,12 @@ impl DbdConfig {
 
     /// Reads a file, and says everything that there is to say about it; no configuration where there are errors.
     pub fn read(path: &Path) -> (Option<Self>, ConfigReport) {
-        Self::read_with(path, &|path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        let (config, mut report) =
+            Self::read_with(path, &|path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+        if config.as_ref().is_some_and(|config| config.storage.password.is_some()) {
+            keep_secret(&mut report);
+        }
+        (config.filter(|_| !report.has_errors()), report)
     }
 
     fn read_with(path: &Path, read_file: &ReadFile<'_>) -> (Option<Self>, ConfigReport) {
@@ -194,13 +218,17 @@ impl DbdConfig {
         for pair in text::lines(path, read_file, &mut report).iter().flatten() {
             config.set(pair, &mut report);
         }
+        if let Some((key, wrong)) = config.storage.wrong() {
+            report.error(&whole(path), key, wrong);
+        }
         let config = (!report.has_errors()).then_some(config);
         (config, report)
     }
 
     fn set(&mut self, pair: &Pair, report: &mut ConfigReport) {
-        // Passwords are not repeated.
-        let what = if pair.key.to_ascii_lowercase().contains("pass") { pair.key.clone() } else { pair.what() };
+        // Passwords are not repeated, nor URLs, which may have one.
+        let is_secret = pair.key.to_ascii_lowercase().contains("pass") || pair.value.contains("://");
+        let what = if is_secret { pair.key.clone() } else { pair.what() };
         if let Some((_, set)) = HONOURED.iter().find(|(key, _)| pair.is(key)) {
             match set(self, &pair.value) {
                 Ok(None) => {}
@@ -226,7 +254,7 @@ impl DbdConfig {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::config::PrivateKind;
+    use crate::config::{PrivateKind, storage::StorageKind};
 
     fn read(text: &str) -> (Option<DbdConfig>, Vec<String>) {
         let (config, report) = DbdConfig::read_with(Path::new("/etc/slurm/slurmdbd.conf"), &|_| Ok(text.to_owned()));
@@ -241,7 +269,7 @@ mod tests {
         let (config, said) = read(text);
         assert_eq!(said, Vec::<String>::new());
         let config = config.unwrap();
-        assert_eq!((config.host.as_str(), config.storage.to_str()), ("db1", Some("/srv/acct/jobs.db")));
+        assert_eq!((config.host.as_str(), config.storage.file()), ("db1", Some(Path::new("/srv/acct/jobs.db"))));
         assert_eq!((config.private.has(PrivateKind::Jobs), config.slurm_user.as_deref()), (true, Some("slurm")));
         assert_eq!(config.debug_level, LogLevel::of("debug").unwrap());
         assert_eq!(config.pid_file.to_str(), Some("/run/slurmdbd.pid"));
@@ -256,11 +284,12 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_said_and_what_is_unknown_is_an_error() {
-        let (config, said) = read("StoragePass=secret\nPurgeUsageAfter=12months\nPrivateData=jobs,events\n");
+        let (config, said) = read("StoragePassScript=/a/secret\nPurgeUsageAfter=12months\nPrivateData=jobs,events\n");
         assert!(config.is_some_and(|config| config.private.has(PrivateKind::Jobs)));
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(
-            said[0].starts_with("/etc/slurm/slurmdbd.conf:1: warning: StoragePass: ") && !said[0].contains("secret")
+            said[0].starts_with("/etc/slurm/slurmdbd.conf:1: warning: StoragePassScript: ")
+                && !said[0].contains("secret")
         );
         let (config, said) = read("DbdHost=a\nStorgeLoc=/x\n");
         assert_eq!(config, None);
@@ -268,7 +297,45 @@ mod tests {
             said[0].starts_with("/etc/slurm/slurmdbd.conf:2: ") && said[0].contains("did you mean StorageLoc?"),
             "{said:?}"
         );
-        let (config, said) = read("StorageType=accounting_storage/mysql\n");
-        assert!(config.is_none() && said[0].contains("accounting_storage/mysql is not supported yet"), "{said:?}");
+    }
+    /// As in slurmdbd.conf(5).
+    const OF_A_SITE: &str = "DbdHost=db1\nStorageType=accounting_storage/mysql\nStorageHost=db2\nStorageBackupHost=unix:/run/b.sock\n\
+         StoragePort=3307\nStorageUser=database_mgr\nStoragePass=sec=ret\nStorageLoc=acct\nStorageParameters=SSL_CERT=/c,SSL_KEY=/k,SSL_CA=/a\n";
+
+    #[test]
+    fn a_database_server_is_named_as_in_slurm() {
+        let (config, said) = read(OF_A_SITE);
+        assert_eq!(said, Vec::<String>::new());
+        let storage = config.unwrap().storage;
+        assert_eq!((storage.kind, storage.file()), (StorageKind::MySql, None));
+        assert_eq!((storage.host.to_string(), storage.port()), ("db2".to_owned(), 3307));
+        assert_eq!(storage.backup.map(|host| host.to_string()).as_deref(), Some("unix:/run/b.sock"));
+        assert_eq!((storage.user.as_deref(), storage.password.unwrap().reveal()), (Some("database_mgr"), "sec=ret"));
+        assert_eq!((storage.location.as_deref(), storage.tls.authority), (Some("acct"), Some("/a".into())));
+        let (config, said) = read("StorageType=postgresql://a:secret@h:x/b\n");
+        assert!(config.is_none() && said.len() == 1 && !said[0].contains("secret"), "{said:?}");
+        let (config, said) = read("StorageType=accounting_storage/oracle\n");
+        assert!(config.is_none() && said[0].contains("accounting_storage/oracle is not known"), "{said:?}");
+    }
+
+    #[test]
+    fn a_file_with_a_password_is_private() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = std::env::temp_dir().join(format!("garrick-slurmdbd-{}.conf", std::process::id()));
+        let with = |text: &str, mode: u32| {
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            DbdConfig::read(&file)
+        };
+        for mode in [0o600, 0o640, 0o400] {
+            assert!(with(OF_A_SITE, mode).0.is_some(), "{mode:o}");
+        }
+        for mode in [0o644, 0o660, 0o604, 0o700] {
+            let (config, report) = with(OF_A_SITE, mode);
+            let said = report.to_string();
+            assert!(config.is_none() && said.contains(&format!("its mode is {mode:o}")), "{said}");
+        }
+        assert!(with("DbdHost=db1\n", 0o644).0.is_some(), "nothing is secret");
+        fs::remove_file(&file).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::query::choices;
-use garrick_accounts::messages::{AccountsReply, AccountsRequest};
+use garrick_accounts::messages::{AccountsRefusal, AccountsReply, AccountsRequest};
 use garrick_asking::{
     accounting::AccountsError,
     cluster::{Cluster, ClusterError},
@@ -30,7 +30,13 @@ pub(super) fn ping(session: &mut Session, rest: &[String]) -> i32 {
     let (cluster, host, is_up) = match answer {
         Err(code) => return code,
         Ok((cluster, Ok(AccountsReply::Here { host, .. }))) => (cluster, host, true),
-        Ok((cluster, _)) => (cluster, configured_host(), false),
+        Ok((cluster, answer)) => {
+            // The service is there, and its database is not.
+            if let Err(AccountsError::Refused(AccountsRefusal::Failed(why))) = &answer {
+                session.console.error(why);
+            }
+            (cluster, configured_host(), false)
+        }
     };
     let code = i32::from(!is_up);
     if let Some(form) = session.manner.form {
