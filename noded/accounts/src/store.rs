@@ -14,7 +14,9 @@ use crate::{
         connect::{self, Readers, Server},
         dialect::{Table, There},
     },
-    entities, texts,
+    entities,
+    pages::CHUNK,
+    texts::Texts,
 };
 use garrick_accounts::{messages::LogId, row::JobRow, step::StepRecord};
 use garrick_events::records::job_event::JobEvent;
@@ -29,7 +31,7 @@ use garrick_model::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
     time::{Duration, Instant},
@@ -289,7 +291,10 @@ impl Store {
 
     async fn connect(&self, server: &Server, writer: &mut Writer) -> Result<(), StoreError> {
         if let Some(connection) = &mut writer.connection {
-            if writer.used.elapsed() < IDLE || matches!(timeout(LOOK, connection.ping()).await, Ok(Ok(()))) {
+            if writer.used.elapsed() < IDLE {
+                return Ok(());
+            }
+            if matches!(timeout(LOOK, connection.ping()).await, Ok(Ok(()))) {
                 writer.used = Instant::now();
                 return Ok(());
             }
@@ -379,9 +384,9 @@ impl Store {
             }
             let rows: Vec<JobRow> = jobs.iter().map(|record| JobRow::of(&of.cluster, record)).collect();
             put_jobs(&mut link, of.id, rows.iter()).await?;
-            for record in jobs {
-                texts::put(&mut link, of.id, record).await?;
-            }
+            let mut texts = Texts::default();
+            jobs.iter().for_each(|record| texts.take(record));
+            texts.put(&mut link, of.id).await?;
             if last {
                 set_whole(&mut link, of, true).await?;
             }
@@ -445,31 +450,27 @@ async fn keep(
     if stored != after {
         return Err(StoreError::Gap { after, stored });
     }
+    look_up(&mut link, known, of.id, events).await?;
     // A row is written once for all events of it in the batch.
     let mut changed: BTreeMap<Sluid, JobRow> = BTreeMap::new();
-    let mut steps = Steps::default();
+    let (mut steps, mut texts) = (Steps::default(), Texts::default());
     for event in events {
         match event {
             ControllerEvent::Job { job, event } => {
-                let job = *job;
-                if !known.contains_key(&(of.id, job))
-                    && let Some(row) = newest(&mut link, of.id, job).await?
-                {
-                    known.insert((of.id, job), row);
-                }
                 if let JobEvent::Submitted(record) = &**event {
                     // An earlier job of that number has nothing to do with it.
                     if record.array_task.is_none() {
-                        texts::forget(&mut link, of.id, job).await?;
+                        texts.forget(of.id, *job);
                     }
-                    texts::put(&mut link, of.id, record).await?;
+                    texts.take(record);
                 }
-                happened(known, &mut changed, of, job, event);
+                happened(known, &mut changed, of, *job, event);
             }
             ControllerEvent::Steps { job, sluid, steps: report } => steps.take(of.id, (*job, *sluid), report),
             _ => {}
         }
     }
+    texts.put(&mut link, of.id).await?;
     put_jobs(&mut link, of.id, changed.values()).await?;
     link.put(&STEPS, steps.0.into_values().map(|(_, row)| row).collect()).await?;
     set_position(&mut link, of, upto).await
@@ -525,10 +526,35 @@ async fn set_whole(link: &mut Link<'_>, of: &Followed, whole: bool) -> Result<()
     Ok(())
 }
 
-async fn newest(link: &mut Link<'_>, cluster: i64, job: JobId) -> Result<Option<JobRow>, StoreError> {
-    let newest = Statement::of("SELECT body FROM jobs WHERE cluster = ? AND job = ? ORDER BY sluid DESC LIMIT 1");
-    let row = link.row(newest.with(cluster).with(i64::from(job.0))).await?;
-    Ok(row.map(|row| row.bytes(0).map(|body| readable(body, job))).transpose()?.flatten())
+/// Reads the newest rows of jobs that events are about and that are not known.
+async fn look_up(
+    link: &mut Link<'_>,
+    known: &mut Known,
+    cluster: i64,
+    events: &[ControllerEvent],
+) -> Result<(), StoreError> {
+    let mut unknown: BTreeSet<[i64; 2]> = BTreeSet::new();
+    for event in events {
+        if let ControllerEvent::Job { job, .. } = event
+            && !known.contains_key(&(cluster, *job))
+        {
+            unknown.insert([cluster, job.0.into()]);
+        }
+    }
+    let unknown: Vec<[i64; 2]> = unknown.into_iter().collect();
+    for jobs in unknown.chunks(CHUNK) {
+        let these = link.dialect().among(&["cluster", "job"], jobs);
+        let rows = Statement::built(format!("SELECT job, body FROM jobs WHERE {these} ORDER BY job, sluid"));
+        for row in &link.rows(rows).await? {
+            let job = JobId(u32::try_from(row.number(0)?).unwrap_or(u32::MAX));
+            // The last one is the newest.
+            match readable(row.bytes(1)?, job) {
+                Some(newest) => known.insert((cluster, job), newest),
+                None => known.remove(&(cluster, job)),
+            };
+        }
+    }
+    Ok(())
 }
 
 /// A row, unless it is damaged: one row must not stop all others. What is known of it is in the log.

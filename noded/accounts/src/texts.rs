@@ -5,12 +5,17 @@ use crate::{
         Link, Statement,
         dialect::{Table, There},
     },
+    pages::CHUNK,
     store::{Store, StoreError, readable, signed},
 };
 use garrick_accounts::row::JobRow;
 use garrick_events::records::job::JobRecord;
 use garrick_model::ids::{JobId, Sluid};
 use sha2::{Digest as _, Sha256};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 const TEXTS: Table = Table { name: "texts", columns: &["hash", "body"], key: 1, there: There::Kept };
 const WORKS: Table =
@@ -52,41 +57,57 @@ impl Store {
     }
 }
 
-/// A job has none.
-pub(crate) async fn forget(link: &mut Link<'_>, cluster: i64, job: JobId) -> Result<(), StoreError> {
-    let gone = Statement::of("DELETE FROM works WHERE cluster = ? AND job = ?");
-    link.execute(gone.with(cluster).with(i64::from(job.0))).await?;
-    Ok(())
+/// Texts of the jobs of a batch: they are stored together.
+#[derive(Default)]
+pub(crate) struct Texts<'r> {
+    /// Jobs that have none any more, or others.
+    forgotten: BTreeSet<[i64; 2]>,
+    /// By job and kind.
+    works: BTreeMap<(i64, i64), [u8; 32]>,
+    texts: BTreeMap<[u8; 32], Cow<'r, [u8]>>,
 }
 
-/// Stores what a job's record has of them.
-pub(crate) async fn put(link: &mut Link<'_>, cluster: i64, record: &JobRecord) -> Result<(), StoreError> {
-    if let Some(script) = &record.spec.script {
-        put_text(link, (cluster, record.id), Text::Script, script).await?;
+impl<'r> Texts<'r> {
+    /// A job has none: an earlier one of that number has nothing to do with it.
+    pub(crate) fn forget(&mut self, cluster: i64, job: JobId) {
+        let job = i64::from(job.0);
+        self.forgotten.insert([cluster, job]);
+        self.works.retain(|(of, _), _| *of != job);
     }
-    if !record.spec.environment.is_empty() {
-        let mut lines = Vec::new();
-        for entry in record.spec.environment.iter() {
-            lines.extend_from_slice(entry);
-            lines.push(b'\n');
+
+    /// What a job's record has of them.
+    pub(crate) fn take(&mut self, record: &'r JobRecord) {
+        if let Some(script) = &record.spec.script {
+            self.add(record.id, Text::Script, Cow::Borrowed(script.as_slice()));
         }
-        put_text(link, (cluster, record.id), Text::Environment, &lines).await?;
+        if !record.spec.environment.is_empty() {
+            let mut lines = Vec::new();
+            for entry in record.spec.environment.iter() {
+                lines.extend_from_slice(entry);
+                lines.push(b'\n');
+            }
+            self.add(record.id, Text::Environment, lines.into());
+        }
     }
-    Ok(())
-}
 
-async fn put_text(
-    link: &mut Link<'_>,
-    (cluster, job): (i64, JobId),
-    which: Text,
-    text: &[u8],
-) -> Result<(), StoreError> {
-    let hash = Sha256::digest(text).to_vec();
-    // Most are there already, and may be long.
-    let known = Statement::of("SELECT 1 FROM texts WHERE hash = ?").with(hash.as_slice());
-    if link.row(known).await?.is_none() {
-        link.put(&TEXTS, vec![vec![hash.as_slice().into(), text.into()]]).await?;
+    fn add(&mut self, job: JobId, which: Text, text: Cow<'r, [u8]>) {
+        let hash: [u8; 32] = Sha256::digest(&text).into();
+        self.works.insert((job.0.into(), which as i64), hash);
+        self.texts.entry(hash).or_insert(text);
     }
-    let of = vec![cluster.into(), i64::from(job.0).into(), (which as i64).into(), hash.into()];
-    Ok(link.put(&WORKS, vec![of]).await?)
+
+    pub(crate) async fn put(self, link: &mut Link<'_>, cluster: i64) -> Result<(), StoreError> {
+        let forgotten: Vec<[i64; 2]> = self.forgotten.into_iter().collect();
+        for jobs in forgotten.chunks(CHUNK) {
+            let these = link.dialect().among(&["cluster", "job"], jobs);
+            link.execute(Statement::built(format!("DELETE FROM works WHERE {these}"))).await?;
+        }
+        let texts = self.texts.iter().map(|(hash, text)| vec![hash.as_slice().into(), (&**text).into()]);
+        link.put(&TEXTS, texts.collect()).await?;
+        let works = self.works.iter();
+        let works = works.map(|((job, kind), hash)| {
+            vec![cluster.into(), (*job).into(), (*kind).into(), hash.as_slice().into()]
+        });
+        Ok(link.put(&WORKS, works.collect()).await?)
+    }
 }

@@ -194,7 +194,7 @@ impl Server {
         match self.program {
             Program::Postgres => {
                 command.arg("-D").arg(&data).args(["-p", &port, "-k"]).arg(&self.folder);
-                for setting in ["listen_addresses=127.0.0.1", "ssl=on", "fsync=off", "max_connections=100"] {
+                for setting in ["listen_addresses=127.0.0.1", "ssl=on", "fsync=off", "full_page_writes=off", "max_connections=100"] {
                     command.args(["-c", setting]);
                 }
                 for (key, file) in
@@ -208,7 +208,9 @@ impl Server {
                 command.arg(format!("--socket={}", self.socket().display()));
                 command.arg(format!("--pid-file={folder}/pid"));
                 command.args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--innodb-log-file-size=8M"]);
-                command.args(["--innodb-flush-method=fsync", "--skip-log-bin", "--innodb-buffer-pool-size=32M"]);
+                // What is committed survives the end of the process; not of the machine, which tests do not end.
+                command.args(["--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=0"]);
+                command.args(["--skip-log-bin", "--innodb-buffer-pool-size=32M"]);
                 command.arg(format!("--port={port}"));
                 for (key, file) in [("cert", "server.pem"), ("key", "server.key"), ("ca", "ca.pem")] {
                     command.arg(format!("--ssl-{key}={folder}/{file}"));
