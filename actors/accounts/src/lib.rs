@@ -9,16 +9,20 @@
 //! | [`tres`] | amounts of what jobs ask for and have |
 //! | [`change`] | changes of accounts, users, associations and QOS (`sacctmgr`) |
 //! | [`filter`] | which rows a question is about |
+//! | [`event`] | when nodes were out of service, and what clusters had |
+//! | [`reservation`] | what is kept of reservations |
 //! | [`usage`] | what was used in a window of time (`sreport`) |
 //! | [`parts`] | entities on their way |
 //! | [`visible`] | what a user may see of accounts, users and associations |
 //! | [`messages`] | between controller, service and commands |
 
 pub mod change;
+pub mod event;
 pub mod filter;
 pub mod fold;
 pub mod messages;
 pub mod parts;
+pub mod reservation;
 pub mod row;
 pub mod step;
 pub mod tres;

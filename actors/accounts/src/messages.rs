@@ -10,8 +10,10 @@
 
 use crate::{
     change::{Applied, Change, ChangeRefusal, Transaction},
+    event::{EventQuestion, EventRow},
     filter::JobFilter,
     parts::EntitiesPart,
+    reservation::{ReservationQuestion, ReservationRow},
     row::JobRow,
     step::StepRecord,
     usage::{UsageKey, UsageQuestion, UsageRow},
@@ -67,7 +69,7 @@ pub enum Feed {
         /// It is the last part.
         last: bool,
     },
-    /// Events of jobs and their steps, in order. Answered by [`Kept::Stored`].
+    /// Events of jobs, their steps, nodes and reservations, in order. Answered by [`Kept::Stored`].
     Batch {
         /// Position after which they come: the last that is stored.
         after: Position,
@@ -75,6 +77,9 @@ pub enum Feed {
         upto: Position,
         /// Events.
         events: Vec<ControllerEvent>,
+        /// What the nodes have that the events are about: amounts by the name of a TRES.
+        #[serde(default)]
+        nodes: BTreeMap<String, BTreeMap<String, u64>>,
     },
 }
 
@@ -141,6 +146,20 @@ pub enum AccountsRequest {
         question: Box<UsageQuestion>,
         /// The last line of the last answer.
         after: Option<Box<UsageKey>>,
+    },
+    /// When nodes were out of service, and what clusters had. Answered by [`AccountsReply::Events`].
+    Events {
+        /// Which.
+        question: Box<EventQuestion>,
+        /// Where the last answer ended.
+        after: Option<i64>,
+    },
+    /// What is kept of reservations. Answered by [`AccountsReply::Reservations`].
+    Reservations {
+        /// Which.
+        question: Box<ReservationQuestion>,
+        /// Where the last answer ended.
+        after: Option<i64>,
     },
     /// Batch script of a run (`AccountingStoreFlags=job_script`). Answered by [`AccountsReply::Text`].
     Script(Sluid),
@@ -211,6 +230,20 @@ pub enum AccountsReply {
         more: bool,
         /// When it was answered, by the service's clock. The next part is asked for with an end that is not later.
         at: Timestamp,
+    },
+    /// Events, as they began; at most some hundred.
+    Events {
+        /// Rows.
+        rows: Vec<EventRow>,
+        /// Set when there may be more.
+        next: Option<i64>,
+    },
+    /// Reservations, as they were made; at most some hundred.
+    Reservations {
+        /// Rows.
+        rows: Vec<ReservationRow>,
+        /// Set when there may be more.
+        next: Option<i64>,
     },
     /// Transactions.
     Transactions(Vec<Transaction>),

@@ -23,6 +23,9 @@ pub struct UsageQuestion {
     /// Told apart by the number of their CPUs too.
     #[serde(default)]
     pub by_size: bool,
+    /// With what jobs waited for.
+    #[serde(default)]
+    pub waits: bool,
 }
 
 /// Whose usage it is.
@@ -53,6 +56,17 @@ pub struct UsageSum {
     pub jobs: u64,
     /// Amounts times seconds, by the name of the TRES (`mem`: MiB times seconds).
     pub tres_secs: BTreeMap<String, u64>,
+    /// The same that jobs asked for, for the time for which they waited and could have started (sreport(1), `Planned`).
+    #[serde(default)]
+    pub waited_secs: BTreeMap<String, u64>,
+}
+
+/// Adds amounts times seconds.
+fn add_secs(sums: &mut BTreeMap<String, u64>, name: &str, more: u64) {
+    match sums.get_mut(name) {
+        Some(sum) => *sum = sum.saturating_add(more),
+        None => drop(sums.insert(name.to_owned(), more)),
+    }
 }
 
 impl UsageSum {
@@ -65,13 +79,19 @@ impl UsageSum {
     pub fn add(&mut self, allocated: &Tres, secs: u64) {
         self.jobs = self.jobs.saturating_add(1);
         for (name, count) in allocated.iter() {
-            let more = count.saturating_mul(secs);
-            match self.tres_secs.get_mut(name) {
-                Some(sum) => *sum = sum.saturating_add(more),
-                None => {
-                    self.tres_secs.insert(name.to_owned(), more);
-                }
-            }
+            add_secs(&mut self.tres_secs, name, count.saturating_mul(secs));
+        }
+    }
+
+    /// What jobs waited for of a TRES.
+    pub fn waited(&self, name: &str) -> u64 {
+        self.waited_secs.get(name).copied().unwrap_or(0)
+    }
+
+    /// Adds a time for which a job waited.
+    pub fn add_wait(&mut self, requested: &Tres, secs: u64) {
+        for (name, count) in requested.iter().filter(|_| secs > 0) {
+            add_secs(&mut self.waited_secs, name, count.saturating_mul(secs));
         }
     }
 
@@ -79,8 +99,10 @@ impl UsageSum {
     pub fn merge(&mut self, other: &Self) {
         self.jobs = self.jobs.saturating_add(other.jobs);
         for (name, more) in &other.tres_secs {
-            let sum = self.tres_secs.entry(name.clone()).or_default();
-            *sum = sum.saturating_add(*more);
+            add_secs(&mut self.tres_secs, name, *more);
+        }
+        for (name, more) in &other.waited_secs {
+            add_secs(&mut self.waited_secs, name, *more);
         }
     }
 }

@@ -81,6 +81,9 @@ pub enum ControllerEvent {
         /// Its state; `None`: it was deleted.
         #[serde(default)]
         saved: Option<Box<Reservation>>,
+        /// When.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<Timestamp>,
     },
     /// A trigger; the last one is valid. The greatest number is kept though its trigger is gone: none is given twice.
     Trigger {
@@ -288,10 +291,10 @@ impl Replayed {
             ControllerEvent::Partition { partition, saved } => {
                 self.partitions.insert(partition.clone(), (**saved).clone());
             }
-            ControllerEvent::Reservation { reservation, saved: Some(saved) } => {
+            ControllerEvent::Reservation { reservation, saved: Some(saved), .. } => {
                 self.reservations.insert(reservation.clone(), (**saved).clone());
             }
-            ControllerEvent::Reservation { reservation, saved: None } => {
+            ControllerEvent::Reservation { reservation, saved: None, .. } => {
                 self.reservations.remove(reservation);
             }
             ControllerEvent::Trigger { trigger, saved } => {
@@ -508,10 +511,11 @@ impl Replayed {
             .partitions
             .into_iter()
             .map(|(partition, saved)| ControllerEvent::Partition { partition, saved: Box::new(saved) });
-        let reservations = self
-            .reservations
-            .into_iter()
-            .map(|(reservation, saved)| ControllerEvent::Reservation { reservation, saved: Some(Box::new(saved)) });
+        let reservations = self.reservations.into_iter().map(|(reservation, saved)| ControllerEvent::Reservation {
+            reservation,
+            saved: Some(Box::new(saved)),
+            at: None,
+        });
         let crontabs = self
             .crontabs
             .into_iter()

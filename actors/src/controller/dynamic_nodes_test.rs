@@ -327,7 +327,7 @@ fn reserved_nodes_stay() {
         let reservation =
             Reservation { name: "maint".to_owned(), nodes: vec!["d1".to_owned()], ..Reservation::default() };
         let (reservation, saved) = ("maint".to_owned(), Some(Box::new(reservation)));
-        rig.controller.env.committed.advance(&[ControllerEvent::Reservation { reservation, saved }]);
+        rig.controller.env.committed.advance(&[ControllerEvent::Reservation { reservation, saved, at: None }]);
         assert_eq!(
             said(delete(&rig, &["all"]).await),
             "Invalid node state specified: n0 is a node of slurm.conf, not a dynamic one"

@@ -20,7 +20,7 @@ use crate::{
 };
 use garrick_events::{
     event::ControllerEvent,
-    records::node::{DownCause, SavedNode},
+    records::node::{DownCause, SavedNode, SavedService},
 };
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -71,6 +71,8 @@ pub struct NodeCore {
     pub(super) settings: NodeSettings,
     pub(super) site: Arc<NodeSite>,
     pub(super) saved: SavedNode,
+    /// When the input came that is being handled.
+    now: Timestamp,
     pub(super) generation: u64,
     pub(super) account: Account,
     pub(super) link: Option<Link>,
@@ -119,6 +121,7 @@ impl NodeCore {
             settings,
             site,
             saved,
+            now,
             generation: 0,
             account,
             link: None,
@@ -194,6 +197,7 @@ impl NodeCore {
     /// earlier life had not handled (reports, releases) or not sent yet (notices, messages) follows from a registration. What it
     /// recorded has to be on disk before any effect of this one is carried out.
     pub fn resume(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
+        self.now = now;
         self.heard(now);
         if let Some(silence) = self.site.silence {
             out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: now.plus(silence) });
@@ -210,12 +214,14 @@ impl NodeCore {
                 out.push(to_job(hold.job, JobInput::RunMissing { node: self.name(), sluid: hold.sluid }));
             }
         }
+        self.note_service(out);
         self.touched = true;
         self.publish(out);
     }
 
     /// One input.
     pub fn handle(&mut self, now: Timestamp, input: NodeInput, out: &mut Vec<NodeEffect>) {
+        self.now = now;
         match input {
             NodeInput::Reserve(ask) => self.reserve(now, &ask, out),
             NodeInput::Release { job, sluid, attempt, drain } => {
@@ -283,6 +289,7 @@ impl NodeCore {
             NodeInput::Timer(NodeTimer::Reboot) => self.reboot_timed_out(now, out),
         }
         self.reboot_if_idle(now, out);
+        self.note_service(out);
         self.publish(out);
     }
 
@@ -300,7 +307,23 @@ impl NodeCore {
         }
     }
 
-    pub(super) fn save(&mut self, saved: SavedNode, out: &mut Vec<NodeEffect>) {
+    /// Can nothing run on it with that state?
+    fn is_out(&self, saved: &SavedNode) -> bool {
+        saved.down.is_some() || (saved.drain && self.account.holds().next().is_none())
+    }
+
+    /// A drained node is out of service when its last job leaves it.
+    fn note_service(&mut self, out: &mut Vec<NodeEffect>) {
+        if self.is_out(&self.saved) != self.saved.is_out() {
+            self.save(self.saved.clone(), out);
+        }
+    }
+
+    pub(super) fn save(&mut self, mut saved: SavedNode, out: &mut Vec<NodeEffect>) {
+        let is_out = self.is_out(&saved);
+        if is_out != saved.is_out() {
+            saved.service = Some(SavedService { out: is_out, since: self.now });
+        }
         if saved != self.saved {
             tracing::info!(node = self.settings.name, down = ?saved.down, drain = saved.drain, reason = saved.reason.as_ref().map(|r| r.text.as_str()), "node.move");
             self.saved = saved;

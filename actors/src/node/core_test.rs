@@ -16,7 +16,10 @@ use crate::{
         },
     },
 };
-use garrick_events::{event::ControllerEvent, records::node::DownCause};
+use garrick_events::{
+    event::ControllerEvent,
+    records::node::{DownCause, SavedService},
+};
 use garrick_model::{
     gres::{GresEntry, GresShare},
     ids::{JobId, NodeIndex, Sluid},
@@ -205,6 +208,35 @@ fn a_node_out_of_service_gets_nothing_new() {
     assert!(reserve(&mut core, ask(1, 0..2, 0)).is_ok());
     core.handle(NOW, NodeInput::LinkGone { conn: 1 }, &mut out);
     assert_eq!(reserve(&mut core, ask(2, 2..4, 0)), Err(ReserveRefusal::OutOfService("not responding")));
+}
+
+/// From when to when it was out of service is for accounting (sreport(1): down, or fully drained).
+#[test]
+fn a_drained_node_is_out_of_service_when_its_last_job_has_left() {
+    let at = |secs| Timestamp::from_secs(secs);
+    let by = (0, "root".to_owned());
+    let mut core = up();
+    let mut service = |core: &mut NodeCore, secs, input| {
+        core.handle(at(secs), input, &mut Vec::new());
+        core.saved().service
+    };
+    let update = |state| {
+        let change = NodeChange { state: Some(state), reason: Some("fans".to_owned()), ..NodeChange::default() };
+        NodeInput::Update { request: 1, by: by.clone(), change }
+    };
+    reserve(&mut core, ask(1, 0..2, 0)).unwrap();
+    assert_eq!(service(&mut core, 1010, update(NodeStateChange::Drain)), None);
+    let release = NodeInput::Release { job: JobId(1), sluid: Sluid(1), attempt: None, drain: None };
+    let out = Some(SavedService { out: true, since: at(1020) });
+    assert_eq!(service(&mut core, 1020, release), out);
+    // Down while it is drained: it was out before.
+    assert_eq!(service(&mut core, 1030, update(NodeStateChange::Down)), out);
+    let back = Some(SavedService { out: false, since: at(1040) });
+    assert_eq!(service(&mut core, 1040, update(NodeStateChange::Resume)), back);
+    assert_eq!(
+        service(&mut core, 1050, update(NodeStateChange::Down)),
+        Some(SavedService { out: true, since: at(1050) })
+    );
 }
 
 #[test]
@@ -655,7 +687,7 @@ fn a_new_owner_of_a_job_is_told_by_a_registration() {
     let tell = |core: &mut NodeCore, job| {
         let mut out = Vec::new();
         core.handle(NOW, NodeInput::OwnerIsNew { job: JobId(job) }, &mut out);
-        out.retain(|effect| !matches!(effect, NodeEffect::Publish(_)));
+        out.retain(|effect| !matches!(effect, NodeEffect::Publish(_) | NodeEffect::Save(_)));
         out
     };
     let mut core = up();

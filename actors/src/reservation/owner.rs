@@ -192,7 +192,7 @@ impl ReservationsCore {
             let answer = decided.map(|changed| {
                 tracing::info!(reservation = changed.name, gone = changed.saved.is_none(), "reservation.changed");
                 let name = changed.name.clone();
-                save(changed, out);
+                save(now, changed, out);
                 name
             });
             out.push(Effect::Answer { request, answer });
@@ -221,7 +221,7 @@ impl ReservationsCore {
                 out.push(Effect::Tell(Letter::Job(job.id, JobInput::LeaveBy(*at))));
             }
         }
-        changes.into_iter().for_each(|changed| save(changed, out));
+        changes.into_iter().for_each(|changed| save(now, changed, out));
         let since = std::mem::replace(&mut self.looked, now);
         // Those that depend on a reservation that begins now are told to check again.
         let begun: Vec<Reservation> = self.list().filter(|r| since < r.start && r.start <= now).cloned().collect();
@@ -236,8 +236,8 @@ impl ReservationsCore {
     }
 }
 
-fn save(changed: Changed, out: &mut Vec<ReservationEffect>) {
+fn save(at: Timestamp, changed: Changed, out: &mut Vec<ReservationEffect>) {
     let (reservation, saved) = (changed.name.clone(), changed.saved.clone().map(Box::new));
-    out.push(Effect::Save(ControllerEvent::Reservation { reservation, saved }));
+    out.push(Effect::Save(ControllerEvent::Reservation { reservation, saved, at: Some(at) }));
     out.push(Effect::Publish(changed));
 }

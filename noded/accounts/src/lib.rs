@@ -6,6 +6,7 @@
 //! | [`database`] | SQLite, PostgreSQL and MariaDB in one way |
 //! | [`store`] | the database: rows of a batch and its position in one transaction |
 //! | [`entities`] | accounts, users, associations and QOS, and changes of them |
+//! | [`events`] | when nodes were out of service, what clusters had, reservations |
 //! | [`texts`] | scripts and environments |
 //! | [`purge`] | what is old is deleted, and archived before |
 //! | [`usage`] | what was used in a window of time |
@@ -13,6 +14,7 @@
 
 pub mod database;
 pub mod entities;
+pub mod events;
 pub mod pages;
 pub mod purge;
 pub mod store;

@@ -6,7 +6,9 @@ use crate::{
     pages::{CHUNK, behind_step},
     store::{Store, StoreError, decoded},
 };
-use garrick_accounts::{change::Transaction, row::JobRow, step::StepRecord};
+use garrick_accounts::{
+    change::Transaction, event::EventRow, reservation::ReservationRow, row::JobRow, step::StepRecord,
+};
 use garrick_kernel::files;
 use garrick_model::{
     config::purge::{Age, PurgeSettings},
@@ -40,6 +42,10 @@ pub enum Archived {
     },
     /// A line of the list of transactions.
     Transaction(Transaction),
+    /// An event of a node or a cluster.
+    Event(EventRow),
+    /// A reservation, or a part of one.
+    Reservation(ReservationRow),
     /// A record that cannot be read, as it is in the database.
     Unreadable {
         /// Its bytes.
@@ -63,6 +69,10 @@ pub struct Purged {
     pub steps: u64,
     /// Transactions.
     pub transactions: u64,
+    /// Events.
+    pub events: u64,
+    /// Reservations.
+    pub reservations: u64,
     /// Scripts and environments of jobs.
     pub texts: u64,
 }
@@ -87,6 +97,8 @@ impl Purge<'_> {
 enum Kind {
     Steps,
     Jobs,
+    Events,
+    Reservations,
     Transactions,
 }
 
@@ -95,6 +107,8 @@ impl Kind {
         match self {
             Self::Steps => "steps",
             Self::Jobs => "jobs",
+            Self::Events => "events",
+            Self::Reservations => "reservations",
             Self::Transactions => "transactions",
         }
     }
@@ -104,14 +118,14 @@ impl Kind {
         match self {
             Self::Steps => &["cluster", "sluid", "step", "task"],
             Self::Jobs => &["cluster", "job", "sluid"],
-            Self::Transactions => &["id"],
+            Self::Events | Self::Reservations | Self::Transactions => &["id"],
         }
     }
 
     /// The column by which it is old.
     const fn time(self) -> &'static str {
         match self {
-            Self::Steps | Self::Jobs => "end_ms",
+            Self::Steps | Self::Jobs | Self::Events | Self::Reservations => "end_ms",
             Self::Transactions => "time_ms",
         }
     }
@@ -121,6 +135,8 @@ impl Kind {
         let (is_wanted, word) = match self {
             Self::Steps => (purge.settings.archive_steps, "step"),
             Self::Jobs => (purge.settings.archive_jobs, "job"),
+            Self::Events => (purge.settings.archive_events, "event"),
+            Self::Reservations => (purge.settings.archive_reservations, "resv"),
             Self::Transactions => (purge.settings.archive_transactions, "txn"),
         };
         is_wanted.then_some(word)
@@ -133,6 +149,8 @@ impl Kind {
                 step: Box::new(step),
             }),
             Self::Jobs => Archived::of(body, |job: JobRow| Archived::Job(Box::new(job))),
+            Self::Events => Archived::of(body, Archived::Event),
+            Self::Reservations => Archived::of(body, Archived::Reservation),
             Self::Transactions => Archived::of(body, Archived::Transaction),
         }
     }
@@ -166,8 +184,15 @@ impl Store {
                     purged.texts += self.purge_texts(id, kind, before).await?;
                 }
             }
-            if let Some(before) = purge.before(settings.jobs) {
-                while self.purge_part(&purge, Kind::Jobs, Some((id, name)), before, &mut purged).await? {}
+            let by_end = [
+                (settings.jobs, Kind::Jobs),
+                (settings.events, Kind::Events),
+                (settings.reservations, Kind::Reservations),
+            ];
+            for (age, kind) in by_end {
+                if let Some(before) = purge.before(age) {
+                    while self.purge_part(&purge, kind, Some((id, name)), before, &mut purged).await? {}
+                }
             }
         }
         if let Some(before) = purge.before(settings.transactions) {
@@ -209,6 +234,8 @@ impl Store {
         *match kind {
             Kind::Steps => &mut purged.steps,
             Kind::Jobs => &mut purged.jobs,
+            Kind::Events => &mut purged.events,
+            Kind::Reservations => &mut purged.reservations,
             Kind::Transactions => &mut purged.transactions,
         } += rows;
         Ok(true)

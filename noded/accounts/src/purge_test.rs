@@ -5,10 +5,15 @@ use crate::{
     testing::{LOG, Place, ended, on_each, report, submitted},
     texts::Text,
 };
-use garrick_accounts::filter::JobFilter;
-use garrick_events::progress::Position;
+use garrick_accounts::{event::EventQuestion, filter::JobFilter, reservation::ReservationQuestion};
+use garrick_events::{
+    event::ControllerEvent,
+    progress::Position,
+    records::node::{SavedNode, SavedService},
+};
 use garrick_model::{
     ids::{Sluid, StepKey},
+    reservation::Reservation,
     state::StepState,
 };
 
@@ -121,5 +126,49 @@ fn a_job_with_more_steps_than_are_read_at_a_time_is_archived_whole() {
         }
         assert_eq!(tasks, (0..many).collect());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing that is half written is left");
+    });
+}
+
+#[test]
+fn events_and_reservations_that_are_over_are_archived_and_gone() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let node = |name: &str, out, at| ControllerEvent::Node {
+            node: name.to_owned(),
+            saved: Box::new(SavedNode {
+                drain: out,
+                service: Some(SavedService { out, since: Timestamp(at) }),
+                ..SavedNode::default()
+            }),
+        };
+        let reservation = Reservation { name: "r".to_owned(), end: Timestamp(HOUR), ..Reservation::default() };
+        let reserved = ControllerEvent::Reservation {
+            reservation: "r".to_owned(),
+            saved: Some(Box::new(reservation)),
+            at: Some(Timestamp(0)),
+        };
+        let events = vec![node("n1", true, 0), node("n2", true, 0), node("n1", false, HOUR), reserved];
+        store.keep(&of, Position(0), Position(4), events).await.unwrap();
+        let folder = place.folder.join("archive");
+        let settings = PurgeSettings {
+            events: hours(3),
+            reservations: hours(3),
+            archive_events: true,
+            archive_reservations: true,
+            folder: Some(folder.clone()),
+            ..PurgeSettings::default()
+        };
+        let purged = store.purge(&settings, Timestamp(7 * HOUR)).await.unwrap();
+        assert_eq!(purged, Purged { events: 1, reservations: 1, ..Purged::default() });
+        let (left, _) = store.events(&EventQuestion::default(), None).await.unwrap();
+        assert_eq!(left.iter().map(|row| row.node.as_deref()).collect::<Vec<_>>(), [Some("n2")], "it goes on");
+        assert!(store.reservations(&ReservationQuestion::default(), None).await.unwrap().0.is_empty());
+        let kept = archived(&folder);
+        assert!(
+            matches!(&kept[..], [Archived::Event(event), Archived::Reservation(_)] if event.end.is_some()),
+            "{kept:?}"
+        );
     });
 }

@@ -15,6 +15,7 @@ use crate::{
         dialect::{Table, There},
     },
     entities,
+    events::{self, Amounts},
     pages::CHUNK,
     texts::Texts,
 };
@@ -27,6 +28,7 @@ use garrick_model::{
     entities::Entities,
     ids::{JobId, Sluid, StepKey, StepNum},
     packed_steps::PackedSteps,
+    time::Timestamp,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -197,11 +199,26 @@ impl Writer {
     }
 }
 
+/// Events of a controller's log.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Events, in order.
+    pub events: Vec<ControllerEvent>,
+    /// What the nodes have that they are about.
+    pub nodes: BTreeMap<String, Amounts>,
+}
+
+impl From<Vec<ControllerEvent>> for Batch {
+    fn from(events: Vec<ControllerEvent>) -> Self {
+        Self { events, nodes: BTreeMap::new() }
+    }
+}
+
 /// A cluster whose log is being followed.
 #[derive(Clone, Debug)]
 pub struct Followed {
     /// Its number in the database.
-    id: i64,
+    pub(crate) id: i64,
     /// Its name.
     pub cluster: String,
     /// Its log.
@@ -401,13 +418,14 @@ impl Store {
         of: &Followed,
         after: Position,
         upto: Position,
-        events: Vec<ControllerEvent>,
+        batch: impl Into<Batch>,
     ) -> Result<(), StoreError> {
+        let batch = batch.into();
         self.write(async |writer| {
             // Nothing of the batch is stored unless all is: then what is known of it goes too.
             let mut known = std::mem::take(&mut writer.known);
             let mut tx = writer.connection()?.begin().await?;
-            keep(&mut tx, &mut known, of, (after, upto), &events).await?;
+            keep(&mut tx, &mut known, of, (after, upto), &batch).await?;
             tx.commit().await?;
             if known.len() <= REMEMBERED {
                 writer.known = known;
@@ -443,18 +461,19 @@ async fn keep(
     known: &mut Known,
     of: &Followed,
     (after, upto): (Position, Position),
-    events: &[ControllerEvent],
+    batch: &Batch,
 ) -> Result<(), StoreError> {
     let mut link = tx.link();
     let stored = is_followed(&mut link, of).await?.unwrap_or_default();
     if stored != after {
         return Err(StoreError::Gap { after, stored });
     }
-    look_up(&mut link, known, of.id, events).await?;
+    look_up(&mut link, known, of.id, &batch.events).await?;
     // A row is written once for all events of it in the batch.
     let mut changed: BTreeMap<Sluid, JobRow> = BTreeMap::new();
     let (mut steps, mut texts) = (Steps::default(), Texts::default());
-    for event in events {
+    let cluster = (of.id, of.cluster.as_str());
+    for event in &batch.events {
         match event {
             ControllerEvent::Job { job, event } => {
                 if let JobEvent::Submitted(record) = &**event {
@@ -467,6 +486,13 @@ async fn keep(
                 happened(known, &mut changed, of, *job, event);
             }
             ControllerEvent::Steps { job, sluid, steps: report } => steps.take(of.id, (*job, *sluid), report),
+            ControllerEvent::Node { node, saved } => {
+                events::put_node(&mut link, cluster, (node, saved), batch.nodes.get(node)).await?;
+            }
+            ControllerEvent::Reservation { reservation, saved, at } => {
+                let at = at.unwrap_or_else(Timestamp::now);
+                events::put_reservation(&mut link, cluster, (reservation, saved.as_deref()), at).await?;
+            }
             _ => {}
         }
     }
@@ -563,7 +589,7 @@ pub(crate) fn readable<T: DeserializeOwned>(body: &[u8], job: JobId) -> Option<T
 }
 
 /// Text for a column that is no more than a help for who looks into the database: servers take no zeros, and only so much.
-fn column(text: &str) -> Cow<'_, str> {
+pub(crate) fn column(text: &str) -> Cow<'_, str> {
     let text = &text[..text.floor_char_boundary(COLUMN)];
     if text.contains('\0') { text.replace('\0', "?").into() } else { text.into() }
 }

@@ -158,7 +158,7 @@ fn a_question_is_answered_with_the_rows_that_the_filter_takes() {
         let events = (1..=JOBS).map(submitted);
         // Every third job has not ended.
         let ends = (1..=JOBS).filter(|id| id % 3 != 0).map(|id| ended(id, i64::from(id) * 3));
-        store.keep(&of, Position(0), Position(1), events.chain(ends).collect()).await.unwrap();
+        store.keep(&of, Position(0), Position(1), events.chain(ends).collect::<Vec<_>>()).await.unwrap();
         let rows = all(&store, &JobFilter::default()).await;
         assert_eq!(rows.len(), JOBS as usize);
         for filter in questions() {

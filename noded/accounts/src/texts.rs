@@ -105,9 +105,8 @@ impl<'r> Texts<'r> {
         let texts = self.texts.iter().map(|(hash, text)| vec![hash.as_slice().into(), (&**text).into()]);
         link.put(&TEXTS, texts.collect()).await?;
         let works = self.works.iter();
-        let works = works.map(|((job, kind), hash)| {
-            vec![cluster.into(), (*job).into(), (*kind).into(), hash.as_slice().into()]
-        });
+        let works = works
+            .map(|((job, kind), hash)| vec![cluster.into(), (*job).into(), (*kind).into(), hash.as_slice().into()]);
         Ok(link.put(&WORKS, works.collect()).await?)
     }
 }

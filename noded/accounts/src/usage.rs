@@ -59,6 +59,10 @@ struct Counted {
     #[serde(default)]
     qos: Option<String>,
     #[serde(default)]
+    eligible: Option<Timestamp>,
+    #[serde(default)]
+    requested: Tres,
+    #[serde(default)]
     allocated: Tres,
     #[serde(default)]
     suspended_ms: u64,
@@ -136,8 +140,9 @@ impl Sums<'_> {
             for row in &rows {
                 let (over, job) = (row.maybe(0)?, row.number(2)?);
                 place = Some((over, row.number(1)?, job, row.number(3)?));
-                if let Some(start) = row.maybe(4)? {
-                    self.add((name, job), (Timestamp(start), over.map(Timestamp)), row.bytes(5)?);
+                let start = row.maybe(4)?.map(Timestamp);
+                if start.is_some() || self.question.waits {
+                    self.add((name, job), (start, over.map(Timestamp)), row.bytes(5)?);
                 }
             }
             if self.sums.len() > MOST_SUMS {
@@ -172,8 +177,8 @@ impl Sums<'_> {
         sql
     }
 
-    /// Adds a run.
-    fn add(&mut self, (cluster, job): (&str, i64), (start, over): (Timestamp, Option<Timestamp>), body: &[u8]) {
+    /// Adds a run that started and ended then.
+    fn add(&mut self, (cluster, job): (&str, i64), (start, over): (Option<Timestamp>, Option<Timestamp>), body: &[u8]) {
         let unreadable = |error: rmp_serde::decode::Error| tracing::error!(job, %error, "a row is passed over");
         if let Some(such) = beyond_window(&self.question.such) {
             match rmp_serde::from_slice::<JobRow>(body) {
@@ -186,10 +191,17 @@ impl Sums<'_> {
             Ok(counted) => counted,
             Err(error) => return unreadable(error),
         };
-        let end = over.unwrap_or(self.now).max(start);
-        let since = counted.suspended_since.map_or(0, |since| u64::try_from(end.0 - since.0).unwrap_or(0));
-        let ran = Ran { start, end, suspended_ms: counted.suspended_ms.saturating_add(since) };
-        if !ran.meets(self.question.start, self.question.end) {
+        let (begin, end) = (self.question.start, self.question.end);
+        let ran = start.map(|start| counted.ran(start, over.unwrap_or(self.now)));
+        let ran = ran.filter(|ran| ran.meets(begin, end));
+        let waited = match counted.eligible.filter(|_| self.question.waits) {
+            Some(from) => {
+                let until = start.or(over).unwrap_or(self.now);
+                u64::try_from(until.min(end).secs() - from.max(begin).secs()).unwrap_or(0)
+            }
+            None => 0,
+        };
+        if ran.is_none() && waited == 0 {
             return;
         }
         let key = UsageKey {
@@ -200,8 +212,20 @@ impl Sums<'_> {
             qos: counted.qos,
             cpus: if self.question.by_size { counted.allocated.count(CPU) } else { 0 },
         };
-        let secs = ran.secs_in(self.question.start, self.question.end);
-        self.sums.entry(key).or_default().add(&counted.allocated, secs);
+        let sum = self.sums.entry(key).or_default();
+        if let Some(ran) = ran {
+            sum.add(&counted.allocated, ran.secs_in(begin, end));
+        }
+        sum.add_wait(&counted.requested, waited);
+    }
+}
+
+impl Counted {
+    /// When it was there, with an end that is not before its start.
+    fn ran(&self, start: Timestamp, end: Timestamp) -> Ran {
+        let end = end.max(start);
+        let since = self.suspended_since.map_or(0, |since| u64::try_from(end.0 - since.0).unwrap_or(0));
+        Ran { start, end, suspended_ms: self.suspended_ms.saturating_add(since) }
     }
 }
 

@@ -131,7 +131,7 @@ fn sums_are_those_of_a_straightforward_recomputation() {
             if round % 4 == 1 {
                 such.accounts = vec!["chem".to_owned()];
             }
-            let question = UsageQuestion { start, end, such, by_size: round % 2 == 0 };
+            let question = UsageQuestion { start, end, such, by_size: round % 2 == 0, waits: false };
             let part = store.usage(&question, None, None, now).await.unwrap();
             assert!(!part.more);
             let sums: BTreeMap<_, _> = part.rows.into_iter().map(|row| (row.key, row.sum)).collect();
@@ -195,5 +195,40 @@ fn an_answer_comes_in_parts_and_may_be_of_one_user() {
         let own = store.usage(&question, None, Some(1), now).await.unwrap();
         assert_eq!(own.rows.len(), rows.iter().filter(|row| row.uid == 1).count());
         assert!(!own.rows.is_empty());
+    });
+}
+
+/// sreport(1), `Planned`: only time in the window for which a job could have started.
+#[test]
+fn waits_count_from_when_a_job_could_start_until_it_does() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let mut dice = Dice(5);
+        let at = |secs: i64| Some(Timestamp::from_secs(secs));
+        let mut job = |id, eligible, start: Option<Timestamp>, end| {
+            let base = row(id, "a", &mut dice);
+            let (submit, requested) = (Timestamp::from_secs(10), [(CPU, 2)].into_iter().collect());
+            let allocated = if start.is_some() { [(CPU, 4)].into_iter().collect() } else { Tres::default() };
+            let (suspended_ms, suspended_since, user) = (0, None, "u".to_owned());
+            let amounts = JobRow { requested, allocated, suspended_ms, suspended_since, ..base };
+            JobRow { submit, eligible, start, end, user, ..amounts }
+        };
+        // One that starts in the window, one that waits on, one that is cancelled, one that is held.
+        let rows = [
+            job(1, at(50), at(150), at(180)),
+            job(2, at(180), None, None),
+            job(3, at(20), None, at(110)),
+            job(4, None, None, None),
+        ];
+        fill(&store, &rows).await;
+        let (start, end) = (Timestamp::from_secs(100), Timestamp::from_secs(200));
+        let asks = |waits| UsageQuestion { start, end, waits, ..UsageQuestion::default() };
+        let sum = async |waits| {
+            let part = store.usage(&asks(waits), None, None, Timestamp::from_secs(1000)).await.unwrap();
+            let all = part.rows.iter().map(|row| (row.sum.jobs, row.sum.of(CPU), row.sum.waited(CPU)));
+            all.fold((0, 0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2))
+        };
+        assert_eq!(sum(false).await, (1, 120, 0));
+        assert_eq!(sum(true).await, (1, 120, 2 * (50 + 20 + 10)));
     });
 }

@@ -3,7 +3,7 @@
 use crate::guests::Guests;
 use garrick_accountant::{
     pages::{Cursor, Page, Question},
-    store::{Followed, Store, StoreError},
+    store::{Batch, Followed, Store, StoreError},
     texts::Text,
     usage::{Part, UsageError},
 };
@@ -177,10 +177,13 @@ impl World {
         let unnamed = || Ok(Some(Kept::Refused("a controller says first who it is".to_owned())));
         match message {
             Feed::Hello { cluster, log, inventory } => {
-                if let Some(inventory) = inventory {
-                    self.store.register(&cluster, &inventory).await?;
+                if let Some(inventory) = &inventory {
+                    self.store.register(&cluster, inventory).await?;
                 }
                 let (of, stored) = self.store.follow(&cluster, log).await?;
+                if let Some(inventory) = &inventory {
+                    self.store.note_inventory(&of, inventory, Timestamp::now()).await?;
+                }
                 let (stored, whole) = stored.map_or((None, false), |(at, whole)| (Some(at), whole));
                 tracing::info!(cluster, stored = stored.map(|at| at.0), whole, "a controller has come");
                 *followed = Some(of);
@@ -189,6 +192,7 @@ impl World {
             Feed::Inventory(inventory) => {
                 let Some(of) = followed else { return unnamed() };
                 self.store.register(&of.cluster, &inventory).await?;
+                self.store.note_inventory(of, &inventory, Timestamp::now()).await?;
                 Ok(None)
             }
             Feed::Begin(position) => {
@@ -201,9 +205,9 @@ impl World {
                 self.store.snapshot(of, position, &jobs, last).await?;
                 Ok(last.then_some(Kept::Stored(position)))
             }
-            Feed::Batch { after, upto, events } => {
+            Feed::Batch { after, upto, events, nodes } => {
                 let Some(of) = followed else { return unnamed() };
-                self.store.keep(of, after, upto, events).await?;
+                self.store.keep(of, after, upto, Batch { events, nodes }).await?;
                 Ok(Some(Kept::Stored(upto)))
             }
         }
@@ -263,9 +267,7 @@ impl World {
                 AccountsReply::Here { version: env!("CARGO_PKG_VERSION").to_owned(), host: self.host.to_string() }
             }
             AccountsRequest::Config => AccountsReply::Config(self.shown()),
-            AccountsRequest::Jobs { filter, .. } if !filter.is_sound() => AccountsReply::Refused(
-                AccountsRefusal::Invalid("a list of the question is too long, or means nothing".to_owned()),
-            ),
+            AccountsRequest::Jobs { filter, .. } if !filter.is_sound() => too_long(),
             AccountsRequest::Jobs { filter, steps, after } => {
                 self.jobs((&filter, steps, after.as_ref()), caller, cursor).await
             }
@@ -278,13 +280,27 @@ impl World {
             AccountsRequest::Transactions { since, until } => {
                 self.store.transactions(since, until).await.map_or_else(failed, AccountsReply::Transactions)
             }
+            AccountsRequest::Events { question, .. } if !question.is_sound() => too_long(),
+            AccountsRequest::Events { .. } if self.is_hidden(PrivateKind::Events, caller) => {
+                AccountsReply::Refused(AccountsRefusal::Denied)
+            }
+            AccountsRequest::Events { question, after } => {
+                let told = self.store.events(&question, after).await;
+                told.map_or_else(failed, |(rows, next)| AccountsReply::Events { rows, next })
+            }
+            AccountsRequest::Reservations { question, .. } if !question.is_sound() => too_long(),
+            AccountsRequest::Reservations { .. } if self.is_hidden(PrivateKind::Reservations, caller) => {
+                AccountsReply::Refused(AccountsRefusal::Denied)
+            }
+            AccountsRequest::Reservations { question, after } => {
+                let told = self.store.reservations(&question, after).await;
+                told.map_or_else(failed, |(rows, next)| AccountsReply::Reservations { rows, next })
+            }
             // Told in parts.
             AccountsRequest::Entities => AccountsReply::Refused(AccountsRefusal::Busy),
             AccountsRequest::Script(run) => self.text(run, Text::Script, caller).await,
             AccountsRequest::Environment(run) => self.text(run, Text::Environment, caller).await,
-            AccountsRequest::Usage { question, .. } if !question.such.is_sound() => AccountsReply::Refused(
-                AccountsRefusal::Invalid("a list of the question is too long, or means nothing".to_owned()),
-            ),
+            AccountsRequest::Usage { question, .. } if !question.such.is_sound() => too_long(),
             AccountsRequest::Usage { question, after } => self.usage(&question, after.as_deref(), caller).await,
         }
     }
@@ -340,6 +356,11 @@ impl World {
             Ok(None) => AccountsReply::Text(None),
             Err(e) => failed(e),
         }
+    }
+
+    /// Is that for administrators only, and he is none?
+    fn is_hidden(&self, kind: PrivateKind, caller: &Asker) -> bool {
+        self.settings.private.has(kind) && !self.is_admin(caller)
     }
 
     /// They name users and accounts.
@@ -455,6 +476,12 @@ fn shown_storage(storage: &Storage) -> Vec<(String, String)> {
         show("StorageUser", or_null(storage.user.clone()));
     }
     pairs
+}
+
+/// A question with lists that nobody means.
+fn too_long() -> AccountsReply {
+    let text = "a list of the question is too long, or means nothing";
+    AccountsReply::Refused(AccountsRefusal::Invalid(text.to_owned()))
 }
 
 /// The database failed.

@@ -75,8 +75,8 @@ async fn purge_hourly(store: Arc<Store>, settings: PurgeSettings) {
     loop {
         match store.purge(&settings, Timestamp::now()).await {
             Ok(purged) if purged == Purged::default() => {}
-            Ok(Purged { jobs, steps, transactions, texts }) => {
-                tracing::info!(jobs, steps, transactions, texts, "old records were purged");
+            Ok(Purged { jobs, steps, transactions, events, reservations, texts }) => {
+                tracing::info!(jobs, steps, transactions, events, reservations, texts, "old records were purged");
             }
             Err(error) => tracing::error!(%error, "old records are not purged"),
         }

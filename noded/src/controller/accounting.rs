@@ -14,7 +14,7 @@ use garrick_actors::{
 };
 use garrick_daemon::links::traced;
 use garrick_events::{
-    event::ControllerEvent,
+    event::{ControllerEvent, Replayed},
     progress::Position,
     records::{job::JobRecord, job_event::JobEvent},
 };
@@ -22,11 +22,12 @@ use garrick_frame::LinkKind;
 use garrick_kernel::files::{self, FileError};
 use garrick_model::{
     config::StoreFlags, entities::Entities, hostlist, ids::RequestId, messages::encoded_bytes, spec::JobKind,
+    view::NodeView,
 };
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{LinkError, Receiver, Sender};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -270,22 +271,28 @@ impl AccountingFeed {
     fn inventory(&self) -> Inventory {
         let (nodes, config) = (self.env.boards.nodes.list(), self.env.config());
         let mut tres: BTreeMap<String, u64> = BTreeMap::new();
-        let mut add = |name: &str, count: u64| *tres.entry(name.to_owned()).or_default() += count;
-        for node in &nodes {
-            add("cpu", node.shape.cpus.into());
-            add("billing", node.shape.cpus.into());
-            add("mem", node.shape.memory.0);
-            add("node", 1);
-            for gres in &node.shape.gres {
-                add(&format!("gres/{}", gres.name), gres.count);
-            }
-        }
-        for license in &config.licenses.0 {
-            add(&format!("license/{}", license.name), license.count.into());
+        let licenses = config.licenses.0.iter().map(|one| (format!("license/{}", one.name), u64::from(one.count)));
+        for (name, count) in nodes.iter().flat_map(|node| tres_of(node)).chain(licenses) {
+            *tres.entry(name).or_default() += count;
         }
         let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         let control = config.controllers.first().map(|host| (host.target().to_owned(), config.slurmctld_port.first));
         Inventory { control, nodes: hostlist::fold_sorted(names), tres }
+    }
+
+    /// Adds to a batch what its nodes have now. One that is not there any more has nothing.
+    fn describe_nodes(&self, batch: &mut Batch) {
+        let name = |event: &ControllerEvent| match event {
+            ControllerEvent::Node { node, .. } => Some(node.clone()),
+            _ => None,
+        };
+        let named: BTreeSet<String> = batch.events.iter().filter_map(name).collect();
+        if named.is_empty() {
+            return;
+        }
+        let nodes = self.env.boards.nodes.list();
+        let of = nodes.iter().filter(|node| named.contains(&node.name));
+        batch.nodes = of.map(|node| (node.name.clone(), tres_of(node).collect())).collect();
     }
 
     async fn acknowledge(&self, stored: Position) -> Result<(), FeedError> {
@@ -304,6 +311,7 @@ impl AccountingFeed {
                 Err(_) => break,
             }
         }
+        self.describe_nodes(&mut batch);
         Ok(batch)
     }
 
@@ -316,8 +324,12 @@ impl AccountingFeed {
             while batch.upto < position && batch.seen < EVENTS && batch.bytes < BYTES {
                 batch.take(&follower.next().await?, self.keeps);
             }
+            self.describe_nodes(&mut batch);
             link.send(batch).await?;
         }
+        let mut batch = Batch { upto: position, events: nodes_and_reservations(&state), ..Batch::default() };
+        self.describe_nodes(&mut batch);
+        link.send(batch).await?;
         let (mut jobs, mut bytes): (Vec<JobRecord>, usize) = (Vec::new(), 0);
         for (_, record) in state.jobs.iter() {
             let record = kept_work(record, self.keeps);
@@ -332,6 +344,18 @@ impl AccountingFeed {
         link.post(Feed::Snapshot { position, jobs, last: true }).await?;
         link.stored(position).await
     }
+}
+
+/// The states of nodes that are out of service, and of reservations: to say again what is stored changes nothing.
+fn nodes_and_reservations(state: &Replayed) -> Vec<ControllerEvent> {
+    let out = state.nodes.iter().filter(|(_, saved)| saved.is_out());
+    let nodes = out.map(|(node, saved)| ControllerEvent::Node { node: node.clone(), saved: Box::new(saved.clone()) });
+    let reservations = state.reservations.iter().map(|(name, saved)| ControllerEvent::Reservation {
+        reservation: name.clone(),
+        saved: Some(Box::new(saved.clone())),
+        at: None,
+    });
+    nodes.chain(reservations).collect()
 }
 
 /// Jobs hear what they are told of their site.
@@ -424,8 +448,8 @@ impl Link {
     }
 
     async fn send(&mut self, batch: Batch) -> Result<(), FeedError> {
-        let Batch { upto, events, .. } = batch;
-        self.messages.send(traced(Feed::Batch { after: self.stored, upto, events })).await?;
+        let Batch { upto, events, nodes, .. } = batch;
+        self.messages.send(traced(Feed::Batch { after: self.stored, upto, events, nodes })).await?;
         self.stored(upto).await
     }
 }
@@ -435,6 +459,8 @@ impl Link {
 struct Batch {
     upto: Position,
     events: Vec<ControllerEvent>,
+    /// What nodes have that events are about.
+    nodes: BTreeMap<String, BTreeMap<String, u64>>,
     seen: usize,
     bytes: usize,
 }
@@ -450,7 +476,8 @@ impl Batch {
     }
 }
 
-/// What accounting needs of an event: those of jobs, of scripts and environments what the site wants kept, and results of steps.
+/// What accounting needs of an event: those of jobs, of scripts and environments what the site wants kept, results of steps, and states
+/// of nodes and reservations.
 fn wanted(event: &ControllerEvent, keeps: StoreFlags) -> Option<ControllerEvent> {
     match event {
         ControllerEvent::Job { job, event } => {
@@ -460,9 +487,19 @@ fn wanted(event: &ControllerEvent, keeps: StoreFlags) -> Option<ControllerEvent>
             };
             Some(ControllerEvent::Job { job: *job, event: Box::new(event) })
         }
-        ControllerEvent::Steps { .. } => Some(event.clone()),
+        ControllerEvent::Steps { .. } | ControllerEvent::Node { .. } | ControllerEvent::Reservation { .. } => {
+            Some(event.clone())
+        }
         _ => None,
     }
+}
+
+/// What a node has, by the name of a TRES.
+fn tres_of(node: &NodeView) -> impl Iterator<Item = (String, u64)> {
+    let cpus = u64::from(node.shape.cpus);
+    let usual = [("cpu", cpus), ("billing", cpus), ("mem", node.shape.memory.0), ("node", 1)];
+    let gres = node.shape.gres.iter().map(|gres| (format!("gres/{}", gres.name), gres.count));
+    usual.into_iter().map(|(name, count)| (name.to_owned(), count)).chain(gres)
 }
 
 /// A job with that of its script and environment which is kept. Only batch jobs have such (slurm.conf(5), `AccountingStoreFlags`).

@@ -90,7 +90,7 @@ fn unexpected(error: &JournalError) {
 
 /// Takes up room in the journal and none in a snapshot.
 fn filler(bytes: usize) -> ControllerEvent {
-    ControllerEvent::Reservation { reservation: "x".repeat(bytes), saved: None }
+    ControllerEvent::Reservation { reservation: "x".repeat(bytes), saved: None, at: None }
 }
 
 fn append(log: &FileLog, events: Vec<ControllerEvent>) -> Position {

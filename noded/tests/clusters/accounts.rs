@@ -110,3 +110,70 @@ fn accounts_survive_kills_and_bind_while_the_service_is_away() {
     let known = c.sh("sacctmgr -nP show assoc format=account,user,maxsubmit account=physics").ok().out;
     assert_eq!(known, "physics||1\nphysics|games|1\n");
 }
+
+/// As administrators of a site see it: when nodes were out of service, and what of reservations was used.
+#[test]
+fn outages_of_nodes_and_reservations_are_recorded() {
+    let Some(c) = cluster("accounts-events", "") else { return };
+    let nodes = c.sh("sinfo -h -N -o %N").ok().out;
+    let [first, second] = [0, 1].map(|n| nodes.lines().nth(n).unwrap().to_owned());
+    let events = |more: &str| {
+        let list = "sacctmgr -nP list event event=node format=nodename,state,reason,user,timeend";
+        c.shell(&format!("{list} {more}")).ok().out
+    };
+    let set = |words: &str| drop(c.shell(&format!("scontrol update nodename={words}")).ok());
+    set(&format!("{first} state=down reason='bad fan'"));
+    let down = format!("{first}|DOWN|bad fan|root(0)|Unknown\n");
+    c.await_that("the outage is told", || events("") == down);
+    assert_eq!(events("states=drain"), "");
+    assert_eq!(events("condflags=open reason='bad fan'"), down);
+    // A drained node is in service as long as a job runs there.
+    let job = c.shell(&format!("sbatch -o /dev/null -w {second} --wrap 'sleep 600'")).ok().job();
+    c.await_that("it runs", || c.sh(&format!("squeue -h -j {job} -o %T")).ok().out == "RUNNING\n");
+    set(&format!("{second} state=drain reason=later"));
+    set(&format!("{first} state=resume"));
+    c.await_that("the first one is back", || events("condflags=open").is_empty() && !events("").contains("Unknown"));
+    c.sh(&format!("scancel {job}")).ok();
+    let drained = format!("{second}|DRAIN|later|root(0)|Unknown\n");
+    c.await_that("the second one is drained", || events(&format!("nodes={second}")) == drained);
+    let cluster = c.sh("sacctmgr -nP list event event=cluster format=event,nodename,reason").ok().out;
+    assert_eq!(cluster, "Cluster||Cluster Registered TRES\n");
+    // A controller that starts again says nothing twice.
+    c.kill(c.pid_of("controller", None));
+    c.sh("garrick up").ok();
+    set(&format!("{second} state=resume"));
+    c.await_that("the second one is back", || events("condflags=open").is_empty());
+    assert_eq!(events("").lines().count(), 2, "{}", events(""));
+    reservations(&c, &first);
+    c.down();
+}
+
+fn reservations(c: &Cluster, node: &str) {
+    c.sh(&format!("scontrol create reservation=res1 users=games nodes={node} start=now duration=60")).ok();
+    let job =
+        as_user(c, GAMES, &["sbatch", "-o", "/dev/null", "-n2", "-t10", "--reservation=res1", "--wrap", "sleep 600"]);
+    let job = job.ok().job();
+    c.await_that("it runs inside", || c.sh(&format!("squeue -h -j {job} -o %T")).ok().out == "RUNNING\n");
+    let listed = || c.sh("sacctmgr -nP list reservation format=name,id,nodenames,tres,timeend").ok().out;
+    let begins = format!("res1|1|{node}|cpu=4|20");
+    c.await_that("it is told", || listed().starts_with(&begins));
+    let planned = listed();
+    c.sh(&format!("scancel {job}")).ok();
+    c.await_that("nothing runs", || c.sh("squeue -h").ok().out.is_empty());
+    c.sh("scontrol delete reservation=res1").ok();
+    c.await_that("it ended early", || listed() != planned);
+    let report = c.sh("sreport -nP -t seconds reservation Utilization start=now-1hour end=now+1hour").ok().out;
+    let fields: Vec<&str> = report.trim().split('|').collect();
+    assert_eq!((fields[1], fields[4]), ("res1", "cpu"), "{report}");
+    let used: u64 = c.sh(&format!("sacct -nPX -j {job} -o cputimeraw")).ok().out.trim().parse().unwrap();
+    assert_eq!(fields[5], used.to_string(), "{report}");
+    // Down time is told apart from idle time.
+    c.shell(&format!("scontrol update nodename={node} state=down reason=fans")).ok();
+    c.await_that("its time is down time", || {
+        let report = c.sh("sreport -nP -t seconds cluster utilization start=now-1hour end=now+1hour").ok().out;
+        let amounts: Vec<u64> = report.trim().split('|').skip(1).map(|text| text.parse().unwrap()).collect();
+        let [allocated, down, planned_down, idle, planned, reported] = amounts[..] else { panic!("{report}") };
+        assert_eq!(allocated + down + planned_down + idle + planned, reported, "{report}");
+        down > 0
+    });
+}

@@ -81,8 +81,11 @@ impl World {
         for (name, saved) in
             replayed.reservations.iter().filter(|(name, _)| !self.replayed.reservations.contains_key(*name))
         {
-            first
-                .push(ControllerEvent::Reservation { reservation: name.clone(), saved: Some(Box::new(saved.clone())) });
+            first.push(ControllerEvent::Reservation {
+                reservation: name.clone(),
+                saved: Some(Box::new(saved.clone())),
+                at: None,
+            });
         }
         self.append(Writer::Start, 0, first);
         for append in self.disk.write_all() {

@@ -5,10 +5,12 @@ use crate::{
     cluster::{Cluster, ClusterError},
 };
 use garrick_accounts::{
+    event::{EventQuestion, EventRow},
     filter::JobFilter,
     messages::{AccountsRefusal, AccountsReply, AccountsRequest, JobWithSteps},
     parts::Gathered,
-    usage::{UsageQuestion, UsageRow},
+    reservation::{ReservationQuestion, ReservationRow},
+    usage::{UsageQuestion, UsageRow, UsageSum},
 };
 use garrick_frame::DoorClient;
 use garrick_model::{entities::Entities, time::Timestamp};
@@ -139,6 +141,78 @@ impl Accounts {
             if !goes_on {
                 return Ok((all, question.end));
             }
+        }
+    }
+
+    /// When nodes were out of service, and what clusters had, as it began.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn events(&mut self, question: &EventQuestion) -> Result<Vec<EventRow>, AccountsError> {
+        self.rows(
+            |after| AccountsRequest::Events { question: Box::new(question.clone()), after },
+            |reply| match reply {
+                AccountsReply::Events { rows, next } => Some((rows, next)),
+                _ => None,
+            },
+        )
+    }
+
+    /// What is kept of reservations, as they were made.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn reservations(&mut self, question: &ReservationQuestion) -> Result<Vec<ReservationRow>, AccountsError> {
+        self.rows(
+            |after| AccountsRequest::Reservations { question: Box::new(question.clone()), after },
+            |reply| match reply {
+                AccountsReply::Reservations { rows, next } => Some((rows, next)),
+                _ => None,
+            },
+        )
+    }
+
+    /// Reservations, and what the jobs of each used; with a window: in it.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn reserved(
+        &mut self,
+        question: &ReservationQuestion,
+        window: Option<(Timestamp, Timestamp)>,
+    ) -> Result<Vec<(ReservationRow, UsageSum)>, AccountsError> {
+        let mut all = Vec::new();
+        for row in self.reservations(question)? {
+            let such = JobFilter {
+                clusters: vec![row.cluster.clone()],
+                reservations: vec![row.name.clone()],
+                ..JobFilter::default()
+            };
+            let (from, until) = window.unwrap_or((row.start, row.end));
+            let (start, end) = (row.start.max(from), row.end.min(until));
+            let (lines, _) = self.usage(&UsageQuestion { start, end, such, ..UsageQuestion::default() })?;
+            let mut used = UsageSum::default();
+            lines.iter().for_each(|line| used.merge(&line.sum));
+            all.push((row, used));
+        }
+        Ok(all)
+    }
+
+    /// The rows of all parts of an answer. An answer that goes nowhere would be asked for without end.
+    fn rows<R>(
+        &mut self,
+        request: impl Fn(Option<i64>) -> AccountsRequest,
+        part: impl Fn(AccountsReply) -> Option<(Vec<R>, Option<i64>)>,
+    ) -> Result<Vec<R>, AccountsError> {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let reply = self.ask(&request(after))?;
+            let (rows, next) = part(reply).ok_or(ClusterError::Unexpected("accounts"))?;
+            all.extend(rows);
+            if next.is_none() || next <= after {
+                return Ok(all);
+            }
+            after = next;
         }
     }
 

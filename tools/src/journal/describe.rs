@@ -47,7 +47,7 @@ fn of_controller(event: &ControllerEvent) -> Described {
             (format!("partition {partition}"), "Partition", fields.collect::<Vec<_>>().join(" "))
         }
         // Those in it are described one by one.
-        ControllerEvent::Reservation { reservation, saved } => {
+        ControllerEvent::Reservation { reservation, saved, .. } => {
             let about = match saved.as_deref() {
                 Some(r) => format!("start={} end={} nodes={}", r.start.0, r.end.0, hostlist::fold(&r.nodes)),
                 None => "gone".to_owned(),

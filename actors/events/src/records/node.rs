@@ -33,6 +33,15 @@ pub struct SavedPower {
     pub request: Option<PowerRequest>,
 }
 
+/// Whether a node can be used at all, and since when: accounts are kept of it (sacctmgr(1), events).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedService {
+    /// It is DOWN, or DRAIN and has no jobs any more.
+    pub out: bool,
+    /// Since when.
+    pub since: Timestamp,
+}
+
 /// The saved part of a node. An event contains all of it, so that the last one is valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedNode {
@@ -84,6 +93,16 @@ pub struct SavedNode {
     /// `InstanceType`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
+    /// Whether it is out of service. `None`: it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<SavedService>,
+}
+
+impl SavedNode {
+    /// Is it out of service, as far as that was recorded?
+    pub fn is_out(&self) -> bool {
+        self.service.is_some_and(|service| service.out)
+    }
 }
 
 /// A reboot that an administrator asked for.

@@ -75,6 +75,10 @@ pub struct PurgeSettings {
     pub steps: Option<Age>,
     /// `PurgeTXNAfter`.
     pub transactions: Option<Age>,
+    /// `PurgeEventAfter`.
+    pub events: Option<Age>,
+    /// `PurgeResvAfter`.
+    pub reservations: Option<Age>,
     /// `PurgeJobScriptAfter`; a script goes with its job at the latest.
     pub scripts: Option<Age>,
     /// `PurgeJobEnvAfter`.
@@ -85,6 +89,10 @@ pub struct PurgeSettings {
     pub archive_steps: bool,
     /// `ArchiveTXN`.
     pub archive_transactions: bool,
+    /// `ArchiveEvents`.
+    pub archive_events: bool,
+    /// `ArchiveResvs`.
+    pub archive_reservations: bool,
     /// `ArchiveDir`; `None`: `archive` beside the database. Slurm's default is `/tmp`, where others write too.
     pub folder: Option<PathBuf>,
     /// `MaxPurgeLimit`: most rows that are purged at a time. Whoever stores something waits for so long.
@@ -97,11 +105,15 @@ impl Default for PurgeSettings {
             jobs: None,
             steps: None,
             transactions: None,
+            events: None,
+            reservations: None,
             scripts: None,
             environments: None,
             archive_jobs: false,
             archive_steps: false,
             archive_transactions: false,
+            archive_events: false,
+            archive_reservations: false,
             folder: None,
             at_a_time: 1_000,
         }

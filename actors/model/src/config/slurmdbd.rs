@@ -51,7 +51,9 @@ type Set = fn(&mut DbdConfig, &str) -> Value<Option<SettingError>>;
 /// Keys that are honoured.
 const HONOURED: &[(&str, Set)] = &[
     ("ArchiveDir", |c, text| absolute(text).map(|path| c.purge.folder = Some(path)).said()),
+    ("ArchiveEvents", |c, text| values::yes_no(text).map(|yes| c.purge.archive_events = yes).said()),
     ("ArchiveJobs", |c, text| values::yes_no(text).map(|yes| c.purge.archive_jobs = yes).said()),
+    ("ArchiveResvs", |c, text| values::yes_no(text).map(|yes| c.purge.archive_reservations = yes).said()),
     ("ArchiveSteps", |c, text| values::yes_no(text).map(|yes| c.purge.archive_steps = yes).said()),
     ("ArchiveTXN", |c, text| values::yes_no(text).map(|yes| c.purge.archive_transactions = yes).said()),
     ("DbdHost", |c, text| {
@@ -67,9 +69,11 @@ const HONOURED: &[(&str, Set)] = &[
     ("MaxPurgeLimit", |c, text| values::number(text, 1, MOST_AT_A_TIME).map(|n| c.purge.at_a_time = n).said()),
     ("PidFile", |c, text| absolute(text).map(|path| c.pid_file = path).said()),
     ("PrivateData", private_data),
+    ("PurgeEventAfter", |c, text| age(text, &mut c.purge.events)),
     ("PurgeJobAfter", |c, text| age(text, &mut c.purge.jobs)),
     ("PurgeJobEnvAfter", |c, text| age(text, &mut c.purge.environments)),
     ("PurgeJobScriptAfter", |c, text| age(text, &mut c.purge.scripts)),
+    ("PurgeResvAfter", |c, text| age(text, &mut c.purge.reservations)),
     ("PurgeStepAfter", |c, text| age(text, &mut c.purge.steps)),
     ("PurgeTXNAfter", |c, text| age(text, &mut c.purge.transactions)),
     ("SlurmUser", |c, text| {
@@ -99,10 +103,8 @@ const HONOURED: &[(&str, Set)] = &[
 const NOT_YET: &[&str] = &[
     "AllResourcesAbsolute",
     "AllowNoDefAcct",
-    "ArchiveEvents",
     "ArchiveJobEnv",
     "ArchiveJobScript",
-    "ArchiveResvs",
     "ArchiveScript",
     "ArchiveSuspend",
     "ArchiveUsage",
@@ -124,8 +126,6 @@ const NOT_YET: &[&str] = &[
     "Parameters",
     "PreserveCaseResource",
     "PreserveCaseUser",
-    "PurgeEventAfter",
-    "PurgeResvAfter",
     "PurgeSuspendAfter",
     "PurgeUsageAfter",
     "StoragePassScript",

@@ -194,7 +194,9 @@ impl Server {
         match self.program {
             Program::Postgres => {
                 command.arg("-D").arg(&data).args(["-p", &port, "-k"]).arg(&self.folder);
-                for setting in ["listen_addresses=127.0.0.1", "ssl=on", "fsync=off", "full_page_writes=off", "max_connections=100"] {
+                for setting in
+                    ["listen_addresses=127.0.0.1", "ssl=on", "fsync=off", "full_page_writes=off", "max_connections=100"]
+                {
                     command.args(["-c", setting]);
                 }
                 for (key, file) in

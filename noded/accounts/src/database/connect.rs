@@ -33,9 +33,10 @@ const LOCK: i64 = 0x0067_6172_7269_636b;
 const KEEPALIVE: [(&str, &str); 3] =
     [("tcp_keepalives_idle", "30"), ("tcp_keepalives_interval", "10"), ("tcp_keepalives_count", "3")];
 
-const FILE: [(i64, &str, &str); 2] = [
+const FILE: [(i64, &str, &str); 3] = [
     (1, "jobs and steps", include_str!("../sql/sqlite/0001.sql")),
     (2, "accounts, users, associations, QOS", include_str!("../sql/sqlite/0002.sql")),
+    (3, "events, reservations", include_str!("../sql/sqlite/0003.sql")),
 ];
 const POSTGRES: [(i64, &str, &str); 1] = [(1, "all tables", include_str!("../sql/postgres.sql"))];
 const MYSQL: [(i64, &str, &str); 1] = [(1, "all tables", include_str!("../sql/mysql.sql"))];

@@ -73,3 +73,27 @@ CREATE TABLE IF NOT EXISTS works (
     PRIMARY KEY (cluster, job, kind),
     KEY works_by_text (hash)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
+CREATE TABLE IF NOT EXISTS events (
+    id BIGINT NOT NULL PRIMARY KEY,
+    cluster BIGINT NOT NULL,
+    node VARBINARY(255) NOT NULL,
+    start_ms BIGINT NOT NULL,
+    end_ms BIGINT,
+    form BIGINT NOT NULL,
+    body LONGBLOB NOT NULL,
+    KEY events_of_node (cluster, node, end_ms),
+    KEY events_by_end (cluster, end_ms)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
+CREATE TABLE IF NOT EXISTS reservations (
+    id BIGINT NOT NULL PRIMARY KEY,
+    cluster BIGINT NOT NULL,
+    resv BIGINT NOT NULL,
+    name VARBINARY(255) NOT NULL,
+    start_ms BIGINT NOT NULL,
+    end_ms BIGINT NOT NULL,
+    form BIGINT NOT NULL,
+    body LONGBLOB NOT NULL,
+    KEY reservations_by_name (cluster, name, start_ms),
+    KEY reservations_by_number (cluster, resv),
+    KEY reservations_by_end (cluster, end_ms)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;

@@ -11,7 +11,7 @@ use garrick_events::{
             Run, TaskMark, TaskOutcome, Unfenced, Yielded,
         },
         job_event::{JobEvent, Revision},
-        node::{DownCause, Reboot, SavedNode, SavedPower},
+        node::{DownCause, Reboot, SavedNode, SavedPower, SavedService},
         partition::SavedPartition,
     },
     usage::{Amount, Meter, UsageEvent, UsageRules, Who},
@@ -553,6 +553,7 @@ pub fn version_1() -> Vec<ControllerEvent> {
         resume_at: None,
         instance_id: None,
         instance_type: None,
+        service: Some(SavedService { out: true, since: at(7000) }),
     };
     let silent = SavedNode { down: Some(DownCause::Silence), ..SavedNode::default() };
     events.push(ControllerEvent::Node { node: "n2".into(), saved: Box::new(saved) });
@@ -645,6 +646,7 @@ pub fn reservations() -> Vec<ControllerEvent> {
     let saved = |reservation: &Reservation| ControllerEvent::Reservation {
         reservation: reservation.name.clone(),
         saved: Some(Box::new(reservation.clone())),
+        at: None,
     };
     let other = Reservation { name: "class".into(), flags: [].into(), ..reservation.clone() };
     let job = |event| ControllerEvent::Job { job: JobId(41), event: Box::new(event) };
@@ -657,7 +659,7 @@ pub fn reservations() -> Vec<ControllerEvent> {
         job(JobEvent::Submitted(Box::new(record(41, spec)))),
         job(JobEvent::Allocated(Box::new(inside))),
         saved(&Reservation { end: at(8000), ..reservation.clone() }),
-        ControllerEvent::Reservation { reservation: "class".into(), saved: None },
+        ControllerEvent::Reservation { reservation: "class".into(), saved: None, at: Some(at(7900)) },
     ]
 }
 

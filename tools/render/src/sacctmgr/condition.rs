@@ -7,6 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A word for more or less than usual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum More {
+    /// `All_Clusters`: of all clusters.
+    AllClusters,
+    /// `All_Time`: whenever it was.
+    AllTime,
     /// `OnlyDefaults`: default associations only.
     OnlyDefaults,
     /// `Tree`: accounts are indented as in their tree.
@@ -29,7 +33,9 @@ pub enum More {
     OwnOnly,
 }
 
-const MORE: [(&str, usize, More); 13] = [
+const MORE: [(&str, usize, More); 15] = [
+    ("All_Clusters", 5, More::AllClusters),
+    ("All_Time", 5, More::AllTime),
     ("OnlyDefaults", 4, More::OnlyDefaults),
     ("Tree", 4, More::Tree),
     ("WithAssociations", 5, More::Associations),
@@ -97,6 +103,20 @@ pub enum Key {
     Start,
     /// End of a window.
     End,
+    /// Nodes, as host lists.
+    Nodes,
+    /// States of nodes.
+    States,
+    /// Why a node is out of service.
+    Reason,
+    /// `Cluster` or `Node`.
+    Event,
+    /// CPUs at least.
+    MinCpus,
+    /// CPUs at most.
+    MaxCpus,
+    /// `Open`.
+    CondFlags,
 }
 
 /// The conditions of a kind, as sacctmgr(1) names them.
@@ -180,7 +200,28 @@ const fn keys(kind: Kind) -> &'static [(&'static str, Key)] {
             ("start", Key::Start),
             ("end", Key::End),
         ],
-        Kind::Configuration | Kind::Stats | Kind::Event | Kind::Reservation => &[],
+        Kind::Event => &[
+            ("clusters", Key::Cluster),
+            ("condflags", Key::CondFlags),
+            ("end", Key::End),
+            ("events", Key::Event),
+            ("maxcpus", Key::MaxCpus),
+            ("mincpus", Key::MinCpus),
+            ("nodes", Key::Nodes),
+            ("reasons", Key::Reason),
+            ("start", Key::Start),
+            ("states", Key::States),
+            ("users", Key::User),
+        ],
+        Kind::Reservation => &[
+            ("clusters", Key::Cluster),
+            ("end", Key::End),
+            ("ids", Key::Id),
+            ("names", Key::Name),
+            ("nodes", Key::Nodes),
+            ("start", Key::Start),
+        ],
+        Kind::Configuration | Kind::Stats => &[],
     }
 }
 

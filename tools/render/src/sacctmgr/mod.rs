@@ -8,6 +8,8 @@
 //! | [`rows`] | which lines are shown, in which order |
 //! | [`amounts`] | limits and times as text |
 //! | [`fields`] | the fields, and which of them are shown unasked |
+//! | [`events`] | when nodes were out of service, and what clusters had |
+//! | [`reservations`] | reservations of the past and of now |
 //! | [`problems`] | what is wrong with accounts and users |
 //! | [`document`] | the same as JSON |
 //! | [`dump`] | everything of a cluster as a file that `sacctmgr load` reads |
@@ -16,9 +18,11 @@ pub mod amounts;
 pub mod condition;
 pub mod document;
 pub mod dump;
+pub mod events;
 pub mod fields;
 pub mod kind;
 pub mod problems;
+pub mod reservations;
 pub mod rows;
 
 #[cfg(test)]

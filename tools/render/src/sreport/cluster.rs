@@ -1,12 +1,26 @@
-//! `sreport cluster Utilization`: what a cluster had, and what of it was allocated. When nodes were down is not recorded, nor what was
-//! kept for planned jobs: what was not allocated was idle.
+//! `sreport cluster Utilization`: what a cluster had, and what became of it: allocated to jobs and reservations, down, in maintenance,
+//! or free although jobs waited (sreport(1)). What is left was idle.
 
-use super::{Facts, tree::by};
+use super::{Facts, reservation::Reserved, tree::by};
 use crate::{
     field_table::{self, Kind as Long},
     sacctmgr::kind::begins,
 };
-use garrick_accounts::usage::{UsageRow, UsageSum};
+use garrick_accounts::{
+    event::EventRow,
+    usage::{UsageRow, UsageSum},
+};
+
+/// What was used in the window, and what stood in the way of using it.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded<'r> {
+    /// What jobs used.
+    pub rows: &'r [UsageRow],
+    /// Nodes out of service.
+    pub events: &'r [EventRow],
+    /// Reservations.
+    pub reserved: &'r [Reserved],
+}
 
 /// A line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,9 +29,12 @@ pub struct Line {
     tres: String,
     count: u64,
     allocated: String,
+    down: String,
+    planned_down: String,
     idle: String,
-    none: String,
+    planned: String,
     reported: String,
+    overcommitted: String,
 }
 
 /// What stands in a field.
@@ -37,12 +54,12 @@ const fn number(name: &'static str, width: usize, value: Shown) -> Field {
 const fn amounts(width: usize) -> [(&'static str, Field); 7] {
     [
         ("allocated", number("Allocated", width, |line| line.allocated.clone())),
-        ("down", number("Down", width, |line| line.none.clone())),
-        ("plannedDown", number("PLND Down", width, |line| line.none.clone())),
+        ("down", number("Down", width, |line| line.down.clone())),
+        ("plannedDown", number("PLND Down", width, |line| line.planned_down.clone())),
         ("idle", number("Idle", width, |line| line.idle.clone())),
-        ("planned", number("Planned", width, |line| line.none.clone())),
+        ("planned", number("Planned", width, |line| line.planned.clone())),
         ("reported", number("Reported", width, |line| line.reported.clone())),
-        ("overcommitted", number("Over Comm", width, |line| line.none.clone())),
+        ("overcommitted", number("Over Comm", width, |line| line.overcommitted.clone())),
     ]
 }
 
@@ -72,9 +89,58 @@ pub fn columns(format: Option<&str>, several: bool, wide: bool) -> Result<Vec<Co
     field_table::chosen(format.unwrap_or(&usual), find)
 }
 
+/// What became of an amount of a TRES times seconds. All but what waited too much add up to the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Split {
+    whole: u64,
+    allocated: u64,
+    down: u64,
+    planned_down: u64,
+    planned: u64,
+    idle: u64,
+    overcommitted: u64,
+}
+
+impl Split {
+    /// `had`: what there was of it; `used`: by jobs, with what they waited for.
+    fn of(tres: &str, had: u64, used: &UsageSum, cluster: &str, recorded: Recorded<'_>, facts: &Facts<'_>) -> Self {
+        let window = (facts.window.start, facts.window.end);
+        let reserved = recorded.reserved.iter().filter(|one| one.row.cluster == cluster);
+        let (mut kept, mut planned_down) = (0_u64, 0_u64);
+        for Reserved { row, used } in reserved {
+            let count = row.tres.get(tres).copied().unwrap_or(0);
+            let free = count.saturating_mul(row.secs_in(window, facts.now)).saturating_sub(used.of(tres));
+            match (row.is_allocated(), row.is_planned_down()) {
+                (true, _) => kept = kept.saturating_add(free),
+                (false, true) => planned_down = planned_down.saturating_add(free),
+                (false, false) => {}
+            }
+        }
+        let out = recorded.events.iter().filter(|event| event.cluster == cluster && event.node.is_some());
+        let down = out
+            .map(|event| event.tres.get(tres).copied().unwrap_or(0).saturating_mul(event.secs_in(window, facts.now)))
+            .fold(0, u64::saturating_add);
+        let jobs = used.of(tres);
+        // More than it has can be allocated: CPUs that jobs share.
+        let whole = had.max(jobs);
+        let mut left = whole;
+        // Each takes what the earlier ones left.
+        let mut take = |wanted: u64| {
+            let taken = wanted.min(left);
+            left -= taken;
+            taken
+        };
+        let allocated = take(jobs.saturating_add(kept));
+        let (down, planned_down) = (take(down), take(planned_down));
+        let waited = used.waited(tres);
+        let planned = take(waited);
+        Self { whole, allocated, down, planned_down, planned, idle: left, overcommitted: waited - planned }
+    }
+}
+
 /// A line for each cluster and TRES. Clusters that were not there in the window have none.
-pub fn lines(rows: &[UsageRow], facts: &Facts<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Line> {
-    let used = by(rows, |_| ());
+pub fn lines(recorded: Recorded<'_>, facts: &Facts<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Line> {
+    let used = by(recorded.rows, |_| ());
     let mut lines = Vec::new();
     for cluster in facts.entities.clusters.values().filter(|cluster| wanted(&cluster.name)) {
         let none = UsageSum::default();
@@ -85,20 +151,87 @@ pub fn lines(rows: &[UsageRow], facts: &Facts<'_>, wanted: impl Fn(&str) -> bool
         }
         for tres in facts.tres {
             let count = cluster.tres.get(tres).copied().unwrap_or(0);
-            let allocated = sum.of(tres);
-            // More than it has can be allocated: CPUs that jobs share.
-            let whole = count.saturating_mul(there).max(allocated);
-            let amount = |secs| facts.units.amount(secs, whole);
+            let split = Split::of(tres, count.saturating_mul(there), sum, &cluster.name, recorded, facts);
+            let amount = |secs| facts.units.amount(secs, split.whole);
             lines.push(Line {
                 cluster: cluster.name.clone(),
                 tres: tres.clone(),
                 count,
-                allocated: amount(allocated),
-                idle: amount(whole - allocated),
-                none: amount(0),
-                reported: facts.units.amount(whole, count.saturating_mul(facts.window.secs())),
+                allocated: amount(split.allocated),
+                down: amount(split.down),
+                planned_down: amount(split.planned_down),
+                idle: amount(split.idle),
+                planned: amount(split.planned),
+                reported: facts.units.amount(split.whole, count.saturating_mul(facts.window.secs())),
+                overcommitted: amount(split.overcommitted),
             });
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::sreport::{Window, units::Units};
+    use garrick_accounts::{reservation::ReservationRow, tres::CPU};
+    use garrick_model::{entities::Entities, time::Timestamp};
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_secs(secs)
+    }
+
+    fn usage(used: u64, waited: u64) -> UsageSum {
+        let of = |secs| [(CPU.to_owned(), secs)].into();
+        UsageSum { jobs: 1, tres_secs: of(used), waited_secs: of(waited) }
+    }
+
+    fn reserved(flags: &[&str], secs: (i64, i64), used: u64) -> Reserved {
+        let row = ReservationRow {
+            cluster: "c".to_owned(),
+            start: at(secs.0),
+            end: at(secs.1),
+            flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+            tres: [(CPU.to_owned(), 4)].into(),
+            ..ReservationRow::default()
+        };
+        Reserved { row, used: usage(used, 0) }
+    }
+
+    /// 8 CPUs for 100 s.
+    fn split(used: &UsageSum, events: &[EventRow], reserved: &[Reserved]) -> Split {
+        let entities = Entities::default();
+        let facts = Facts {
+            entities: &entities,
+            window: Window { start: at(1000), end: at(1100) },
+            now: at(5000),
+            units: Units::default(),
+            tres: &[],
+            proper: &|_| String::new(),
+        };
+        Split::of(CPU, 800, used, "c", Recorded { rows: &[], events, reserved }, &facts)
+    }
+
+    #[test]
+    fn what_a_cluster_had_is_told_apart() {
+        let down = EventRow {
+            cluster: "c".to_owned(),
+            node: Some("n1".to_owned()),
+            start: at(900),
+            end: Some(at(1050)),
+            tres: [(CPU.to_owned(), 4)].into(),
+            ..EventRow::default()
+        };
+        let held = [reserved(&[], (1000, 1020), 30), reserved(&["MAINT"], (1090, 1200), 0)];
+        let of = split(&usage(100, 50), &[down.clone()], &held);
+        // 100 of jobs, and 50 of 80 that nobody used in a reservation.
+        assert_eq!((of.allocated, of.down, of.planned_down, of.planned, of.idle), (150, 200, 40, 50, 360));
+        assert_eq!((of.whole, of.overcommitted), (800, 0));
+        let full = split(&usage(700, 500), &[down], &[]);
+        assert_eq!((full.allocated, full.down, full.planned, full.idle, full.overcommitted), (700, 100, 0, 0, 500));
+        // Jobs run on in maintenance that ignores them.
+        let ignored = split(&usage(0, 0), &[], &[reserved(&["MAINT", "IGNORE_JOBS"], (1000, 1100), 0)]);
+        assert_eq!((ignored.planned_down, ignored.idle), (0, 800));
+    }
 }

@@ -6,9 +6,11 @@
 //! | [`tree`] | accounts with those below them |
 //! | [`usage`] | reports of accounts, users and WCKeys |
 //! | [`cluster`] | use of a cluster as a whole |
+//! | [`reservation`] | use of reservations |
 //! | [`sizes`] | jobs by their size |
 
 pub mod cluster;
+pub mod reservation;
 pub mod sizes;
 pub mod tree;
 pub mod units;

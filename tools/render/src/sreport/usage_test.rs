@@ -54,7 +54,7 @@ fn row(
     let (wckey, qos) = (wckey.map(str::to_owned), qos.map(str::to_owned));
     let key = UsageKey { cluster: "cluster".to_owned(), account, user, wckey, qos, cpus };
     let tres_secs = [("cpu".to_owned(), secs), ("gres/gpu".to_owned(), secs / 20)].into();
-    UsageRow { key, sum: UsageSum { jobs, tres_secs } }
+    UsageRow { key, sum: UsageSum { jobs, tres_secs, ..UsageSum::default() } }
 }
 
 fn rows() -> Vec<UsageRow> {
@@ -203,9 +203,11 @@ fn a_cluster_had_what_was_there_of_it() {
     let of = |units: &str, tres: &[&str]| {
         with(units, tres, |facts| {
             let columns = cluster::columns(None, tres.len() > 1, facts.units.both()).unwrap();
+            let rows = rows();
+            let recorded = cluster::Recorded { rows: &rows, events: &[], reserved: &[] };
             let mut out = Vec::new();
             Setting::Columns.heading(&mut out, &columns).unwrap();
-            for line in &cluster::lines(&rows(), facts, |_| true) {
+            for line in &cluster::lines(recorded, facts, |_| true) {
                 Setting::Columns.row(&mut out, &columns, |shown| shown(line)).unwrap();
             }
             String::from_utf8(out).unwrap()

@@ -5,6 +5,9 @@ use crate::query::choices;
 use garrick_accounts::{
     change::Transaction,
     messages::{AccountsReply, AccountsRequest},
+    reservation::ReservationRow,
+    tres::CPU,
+    usage::UsageSum,
 };
 use garrick_asking::{accounts::User, cluster::ClusterError};
 use garrick_model::{
@@ -16,12 +19,16 @@ use garrick_render::{
     field_table::Column,
     sacctmgr::{
         condition::{Key, More, Request},
-        document, fields,
+        document,
+        events::{self, Window},
+        fields,
         kind::Kind,
         problems,
+        reservations::{self, Line},
         rows::{Listing, Row},
     },
 };
+use jiff::ToSpan as _;
 
 /// What is said where no entity is named, or none that there is.
 const NO_ENTITY: &str = "No valid entity in list command\n\
@@ -51,9 +58,8 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         Kind::Configuration => service::configuration(session),
         Kind::RunawayJobs => runaway::list(session, &request),
         Kind::Problem => problem_table(session, &request),
-        // Neither is recorded yet.
-        Kind::Event => return session.not_supported("sacctmgr list event"),
-        Kind::Reservation => return session.not_supported("sacctmgr list reservation"),
+        Kind::Event => event_table(session, &request),
+        Kind::Reservation => reservation_table(session, &request),
         Kind::Stats => return session.not_supported("sacctmgr list stats"),
         _ => entities(session, &request),
     };
@@ -122,8 +128,8 @@ pub(super) fn table<V, R>(
     })
 }
 
-/// Changes in the window that is asked for.
-fn transactions(session: &mut Session, request: &Request) -> Result<Vec<Transaction>, i32> {
+/// The window that is asked for. The error is an exit code.
+fn window(session: &Session, request: &Request) -> Result<Window, i32> {
     let (now, zone) = (Timestamp::now(), system_zone());
     let at = |key: Key| {
         let Some(text) = request.conditions.get(&key).and_then(|values| values.last()) else { return Ok(None) };
@@ -132,7 +138,49 @@ fn transactions(session: &mut Session, request: &Request) -> Result<Vec<Transact
             session.plain_error(format_args!("Invalid time specification (pos={place}): {text}"))
         })
     };
-    let (since, until) = (at(Key::Start)?, at(Key::End)?);
+    Ok(Window { start: at(Key::Start)?, end: at(Key::End)? })
+}
+
+/// The beginning of yesterday, where no window is named (sacctmgr(1), events).
+fn yesterday() -> Timestamp {
+    let zoned = jiff::Zoned::now().with_time_zone(system_zone());
+    let begun = zoned.start_of_day().and_then(|today| today.checked_sub(1.day()));
+    begun.map_or_else(|_| Timestamp::default(), |at| Timestamp(at.timestamp().as_millisecond()))
+}
+
+fn event_table(session: &mut Session, request: &Request) -> Result<i32, i32> {
+    let columns = events::columns(request.format.as_deref()).map_err(|name| unknown_field(session, &name))?;
+    let window = window(session, request)?;
+    let here = session.service()?.cluster().name().to_owned();
+    let question = events::question(request, window, yesterday(), &here).map_err(|e| session.plain_error(e))?;
+    let told = session.service()?.events(&question);
+    let mut rows = told.map_err(|error| session.failed(&error, ""))?;
+    rows.retain(|row| events::takes(request, row));
+    let clock = Clock::system();
+    Ok(table(session, &columns, &rows, |shown, row| shown(row, &clock)))
+}
+
+fn reservation_table(session: &mut Session, request: &Request) -> Result<i32, i32> {
+    let columns = reservations::columns(request.format.as_deref()).map_err(|name| unknown_field(session, &name))?;
+    let window = window(session, request)?;
+    let here = session.service()?.cluster().name().to_owned();
+    let question = reservations::question(request, window, yesterday(), &here).map_err(|e| session.plain_error(e))?;
+    let (entities, _) = session.entities("")?;
+    // What is unused is counted from its beginning, whatever the window.
+    let told = session.service()?.reserved(&question, None);
+    let told = told.map_err(|error| session.failed(&error, ""))?;
+    let line = |(row, used): (ReservationRow, UsageSum)| {
+        let associations = reservations::associations(&row, &entities);
+        Line { row, associations, used: used.of(CPU) }
+    };
+    let lines: Vec<Line> = told.into_iter().map(line).collect();
+    let clock = Clock::system();
+    Ok(table(session, &columns, &lines, |shown, line| shown(line, &clock)))
+}
+
+/// Changes in the window that is asked for.
+fn transactions(session: &mut Session, request: &Request) -> Result<Vec<Transaction>, i32> {
+    let Window { start: since, end: until } = window(session, request)?;
     let answer = session.service()?.ask(&AccountsRequest::Transactions { since, until });
     match answer {
         Ok(AccountsReply::Transactions(all)) => Ok(all),

@@ -33,17 +33,19 @@ enum Key {
     Clusters,
     Gids,
     Jobs,
+    Names,
     Nodes,
     Partitions,
     Users,
     Wckeys,
 }
 
-const LISTS: [(&str, Key); 9] = [
+const LISTS: [(&str, Key); 10] = [
     ("accounts", Key::Accounts),
     ("clusters", Key::Clusters),
     ("gid", Key::Gids),
     ("jobs", Key::Jobs),
+    ("names", Key::Names),
     ("nodes", Key::Nodes),
     ("partitions", Key::Partitions),
     ("users", Key::Users),
@@ -171,9 +173,18 @@ impl Asked {
         let groups = self.list(Key::Gids).iter().filter_map(|group| gid(group)).collect();
         let jobs =
             self.list(Key::Jobs).iter().filter_map(|job| job.parse().ok()).map(JobId).map(NamedJob::job).collect();
+        JobFilter { groups, jobs, nodes: self.nodes(), partitions: self.list(Key::Partitions), ..JobFilter::default() }
+    }
+
+    /// `nodes=`, one by one.
+    pub fn nodes(&self) -> Vec<String> {
         let nodes = self.list(Key::Nodes).join(",");
-        let nodes = if nodes.is_empty() { Vec::new() } else { hostlist::expand(&nodes).unwrap_or_default() };
-        JobFilter { groups, jobs, nodes, partitions: self.list(Key::Partitions), ..JobFilter::default() }
+        if nodes.is_empty() { Vec::new() } else { hostlist::expand(&nodes).unwrap_or_default() }
+    }
+
+    /// `names=` of reservations.
+    pub fn names(&self) -> Vec<String> {
+        self.list(Key::Names)
     }
 
     /// `format=`

@@ -16,7 +16,11 @@ use crate::{
     output::{self, Console, Verbosity},
 };
 use conditions::Asked;
-use garrick_accounts::usage::{UsageQuestion, UsageRow};
+use garrick_accounts::{
+    event::{EventQuestion, EventRow},
+    reservation::ReservationQuestion,
+    usage::{UsageQuestion, UsageRow},
+};
 use garrick_asking::{
     accounting::{Accounts, AccountsError},
     accounts::User,
@@ -28,7 +32,14 @@ use garrick_model::{
 use garrick_render::{
     field_table::Setting,
     sacctmgr::kind::begins,
-    sreport::{Facts, Report, USUAL_TRES, Window, cluster, sizes, units::Units, usage},
+    sreport::{
+        Facts, Report, USUAL_TRES, Window,
+        cluster::{self, Recorded},
+        reservation::{self, Reserved},
+        sizes,
+        units::Units,
+        usage,
+    },
     words::SLURM_VERSION,
 };
 use std::{
@@ -48,7 +59,7 @@ pub(crate) static TABLE: Table = Table {
         word(REPORTS, "cluster", "REPORT [CONDITION...]", "use of clusters, by account, user or WCKey"),
         word(REPORTS, "job", "REPORT [CONDITION...]", "jobs by their size"),
         word(REPORTS, "user", "TopUsage [CONDITION...]", "users who used most"),
-        arguments::unsupported_word(REPORTS, "reservation", "Utilization [CONDITION...]", "use of reservations"),
+        word(REPORTS, "reservation", "Utilization [CONDITION...]", "use of reservations"),
         word(PROMPT, "time", "FORMAT", "seconds, minutes, hours, percent, secper, minper or hourper"),
         word(PROMPT, "nonparsable", "", "columns again"),
         word(PROMPT, "parsable", "", "a | behind each value"),
@@ -207,10 +218,6 @@ fn run(session: &mut Session, words: &[String]) -> Option<i32> {
 /// Prints a report. Returns the exit code.
 fn report(session: &mut Session, words: &[String]) -> i32 {
     let report = match Report::read(&words[0], words.get(1).map(String::as_str)) {
-        Ok(Report::Reservation) => {
-            session.console.error("sreport reservation is not supported yet");
-            return 1;
-        }
         Ok(report) => report,
         Err(error) => {
             output::stderr(format!("{error}\n").as_bytes());
@@ -231,6 +238,10 @@ fn report(session: &mut Session, words: &[String]) -> i32 {
 struct Answer {
     entities: Entities,
     rows: Vec<UsageRow>,
+    /// Nodes out of service, for reports of clusters.
+    events: Vec<EventRow>,
+    /// For reports of clusters and reservations.
+    reserved: Vec<Reserved>,
     now: Timestamp,
     here: String,
 }
@@ -247,8 +258,25 @@ fn ask(session: &mut Session, report: Report, asked: &Asked) -> Result<Answer, A
     such.clusters = asked.clusters().or(named).unwrap_or_else(|| vec![here.clone()]);
     let by_size = matches!(report, Report::SizesByAccount | Report::SizesByAccountAndWckey | Report::SizesByWckey);
     let Window { start, end } = asked.window;
-    let (rows, now) = service.usage(&UsageQuestion { start, end, such, by_size })?;
-    Ok(Answer { entities, rows, now, here })
+    let clusters = such.clusters.clone();
+    let (rows, now) = service.usage(&UsageQuestion { start, end, such, by_size, waits: report == Report::Cluster })?;
+    let (mut events, mut reserved) = (Vec::new(), Vec::new());
+    if report == Report::Cluster {
+        let of_nodes = true;
+        let (clusters, start, end) = (clusters.clone(), Some(start), Some(end));
+        events = service.events(&EventQuestion { clusters, start, end, of_nodes, ..EventQuestion::default() })?;
+    }
+    if matches!(report, Report::Cluster | Report::Reservation) {
+        let of_report = report == Report::Reservation;
+        let named = |names: Vec<String>| if of_report { names } else { Vec::new() };
+        let (names, nodes) = (named(asked.names()), named(asked.nodes()));
+        let window = (start, end);
+        let (start, end) = (Some(start), Some(end));
+        let question = ReservationQuestion { clusters, names, nodes, start, end, ..ReservationQuestion::default() };
+        let told = service.reserved(&question, Some(window))?;
+        reserved = told.into_iter().map(|(row, used)| Reserved { row, used }).collect();
+    }
+    Ok(Answer { entities, rows, events, reserved, now, here })
 }
 
 /// The names of TRES that there are.
@@ -283,7 +311,7 @@ fn full_name(user: &str) -> String {
 }
 
 fn shown(session: &mut Session, report: Report, asked: &Asked) -> Result<i32, AccountsError> {
-    let Answer { entities, rows, now, here } = ask(session, report, asked)?;
+    let Answer { entities, rows, events, reserved, now, here } = ask(session, report, asked)?;
     let Some(tres) = tres(&entities, session.tres.as_deref()) else {
         session.console.fatal("No valid TRES given");
         return Ok(1);
@@ -294,7 +322,8 @@ fn shown(session: &mut Session, report: Report, asked: &Asked) -> Result<i32, Ac
     let among = asked.clusters().or_else(|| session.clusters.clone()).unwrap_or_else(|| vec![here]);
     let wanted = |cluster: &str| among.is_empty() || among.iter().any(|name| name == cluster);
     let mut text = Vec::new();
-    let code = table(&mut text, session, report, asked, (&facts, &rows, several), &wanted);
+    let recorded = Recorded { rows: &rows, events: &events, reserved: &reserved };
+    let code = table(&mut text, session, report, asked, (&facts, recorded, several), &wanted);
     let code = match code {
         Ok(code) => code,
         Err(error) => return Ok(output::finish(&session.console, Err(error), 1)),
@@ -313,7 +342,11 @@ fn head(out: &mut dyn Write, report: Report, asked: &Asked, units: Units, severa
     let Window { start, end } = asked.window;
     let zone = system_zone();
     let last = Timestamp::from_secs(end.secs() - 1);
-    let secs = if report == Report::Cluster { String::new() } else { format!(" ({} secs)", asked.window.secs()) };
+    let secs = if matches!(report, Report::Cluster | Report::Reservation) {
+        String::new()
+    } else {
+        format!(" ({} secs)", asked.window.secs())
+    };
     let title = usage::title(report, asked.top());
     writeln!(out, "{}", "-".repeat(80))?;
     writeln!(out, "{title} {} - {}{secs}", start.text(&zone), last.text(&zone))?;
@@ -322,7 +355,10 @@ fn head(out: &mut dyn Write, report: Report, asked: &Asked, units: Units, severa
             true => writeln!(out, "Units are in number of jobs ran")?,
             false => writeln!(out, "Time reported in {}", units.words(""))?,
         },
-        _ => writeln!(out, "Usage reported in {}", units.words(if several { "TRES " } else { "CPU " }))?,
+        _ => {
+            let of = if several || report == Report::Reservation { "TRES " } else { "CPU " };
+            writeln!(out, "Usage reported in {}", units.words(of))?;
+        }
     }
     writeln!(out, "{}", "-".repeat(80))
 }
@@ -333,7 +369,7 @@ fn table(
     session: &Session,
     report: Report,
     asked: &Asked,
-    (facts, rows, several): (&Facts<'_>, &[UsageRow], bool),
+    (facts, recorded, several): (&Facts<'_>, Recorded<'_>, bool),
     wanted: &dyn Fn(&str) -> bool,
 ) -> io::Result<i32> {
     let unknown = |name: String| {
@@ -341,6 +377,7 @@ fn table(
         1
     };
     let (format, wide) = (asked.format(), facts.units.both());
+    let rows = recorded.rows;
     match report {
         Report::SizesByAccount | Report::SizesByAccountAndWckey | Report::SizesByWckey => {
             let made = (facts, &asked.sizes());
@@ -349,7 +386,14 @@ fn table(
         Report::Cluster => match cluster::columns(format, several, wide) {
             Err(name) => return Ok(unknown(name)),
             Ok(columns) => {
-                let lines = cluster::lines(rows, facts, wanted);
+                let lines = cluster::lines(recorded, facts, wanted);
+                rows_of(out, session, &columns, &lines, |shown, line| shown(line))?;
+            }
+        },
+        Report::Reservation => match reservation::columns(format) {
+            Err(name) => return Ok(unknown(name)),
+            Ok(columns) => {
+                let lines = reservation::lines(recorded.reserved, facts);
                 rows_of(out, session, &columns, &lines, |shown, line| shown(line))?;
             }
         },

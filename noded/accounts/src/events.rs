@@ -1,0 +1,231 @@
+//! When nodes were out of service, what clusters had, and what is kept of reservations. Rows follow from saved states in the
+//! controller's log ([`garrick_accounts::event`], [`garrick_accounts::reservation`]), in the transaction of their batch.
+
+use crate::{
+    database::{Link, Statement},
+    store::{Followed, Store, StoreError, column, decoded, encoded},
+};
+use garrick_accounts::{
+    event::{self, EventQuestion, EventRow, Following, Outage, REGISTERED},
+    messages::Inventory,
+    reservation::{self, ReservationQuestion, ReservationRow, Write},
+};
+use garrick_events::records::node::SavedNode;
+use garrick_model::{hostlist, reservation::Reservation, time::Timestamp};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, HashSet};
+
+/// Form of bodies: MessagePack with names.
+const FORM: i64 = 1;
+/// Rows of one answer: far below what a frame may have.
+const IN_ANSWER: i64 = 500;
+
+/// Amounts by the name of a TRES.
+pub type Amounts = BTreeMap<String, u64>;
+
+/// A cluster, by number and name.
+type Of<'o> = (i64, &'o str);
+
+/// Rows of an answer, and where the next one goes on.
+type Part<R> = (Vec<R>, Option<i64>);
+
+impl Store {
+    /// Events that are asked for, behind that place.
+    pub async fn events(&self, question: &EventQuestion, after: Option<i64>) -> Result<Part<EventRow>, StoreError> {
+        let window = (question.start, question.end);
+        let open = if question.open { " AND end_ms IS NULL" } else { "" };
+        self.part("events", window, open, after, |row| question.takes(row)).await
+    }
+
+    /// Reservations that are asked for, behind that place.
+    pub async fn reservations(
+        &self,
+        question: &ReservationQuestion,
+        after: Option<i64>,
+    ) -> Result<Part<ReservationRow>, StoreError> {
+        let window = (question.start, question.end);
+        self.part("reservations", window, "", after, |row| question.takes(row)).await
+    }
+
+    async fn part<R: DeserializeOwned>(
+        &self,
+        table: &'static str,
+        (start, end): (Option<Timestamp>, Option<Timestamp>),
+        more: &'static str,
+        after: Option<i64>,
+        takes: impl Fn(&R) -> bool,
+    ) -> Result<Part<R>, StoreError> {
+        let mut sql = Statement::built(format!("SELECT id, body FROM {table} WHERE id > "));
+        sql.push_with("", after.unwrap_or(0)).push(more);
+        if let Some(start) = start {
+            sql.push_with(" AND (end_ms IS NULL OR end_ms >= ", start.0).push(")");
+        }
+        if let Some(end) = end {
+            sql.push_with(" AND start_ms < ", end.0);
+        }
+        sql.push_with(" ORDER BY id LIMIT ", IN_ANSWER);
+        let rows = self.reader().await?.link().rows(sql).await?;
+        let mut told = Vec::new();
+        for row in &rows {
+            match decoded::<R>(row.bytes(1)?) {
+                Ok(row) => told.extend(Some(row).filter(&takes)),
+                // One row must not stop all others.
+                Err(error) => tracing::error!(table, %error, "a row is passed over"),
+            }
+        }
+        let is_full = i64::try_from(rows.len()).is_ok_and(|count| count == IN_ANSWER);
+        let last = rows.last().filter(|_| is_full).map(|row| row.number(0)).transpose()?;
+        Ok((told, last))
+    }
+
+    /// A cluster's controller said what the cluster has: an event of the cluster, unless it had that before. Nodes that are not
+    /// there any more are not out of service any more.
+    pub async fn note_inventory(&self, of: &Followed, inventory: &Inventory, now: Timestamp) -> Result<(), StoreError> {
+        self.write(async |writer| {
+            let mut tx = writer.connection()?.begin().await?;
+            note_inventory(&mut tx.link(), (of.id, &of.cluster), inventory, now).await?;
+            tx.commit().await?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+async fn note_inventory(
+    link: &mut Link<'_>,
+    of: Of<'_>,
+    inventory: &Inventory,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let open = Statement::of("SELECT id, body FROM events WHERE cluster = ? AND end_ms IS NULL").with(of.0);
+    let mut all: Vec<(i64, EventRow)> = Vec::new();
+    for row in &link.rows(open).await? {
+        all.push((row.number(0)?, decoded(row.bytes(1)?)?));
+    }
+    let names: HashSet<String> = hostlist::expand(&inventory.nodes).unwrap_or_default().into_iter().collect();
+    for (id, event) in all.iter().filter(|(_, event)| event.node.as_ref().is_some_and(|node| !names.contains(node))) {
+        end(link, *id, event, now).await?;
+    }
+    let of_cluster = all.iter().find(|(_, event)| event.node.is_none());
+    if of_cluster.is_some_and(|(_, event)| (&event.tres, &event.nodes) == (&inventory.tres, &inventory.nodes)) {
+        return Ok(());
+    }
+    if let Some((id, event)) = of_cluster {
+        end(link, *id, event, now).await?;
+    }
+    let event = EventRow {
+        cluster: of.1.to_owned(),
+        start: now,
+        reason: REGISTERED.to_owned(),
+        nodes: inventory.nodes.clone(),
+        tres: inventory.tres.clone(),
+        ..EventRow::default()
+    };
+    begin(link, of.0, &event).await
+}
+
+/// A node was saved with that state; it has these amounts.
+pub(crate) async fn put_node(
+    link: &mut Link<'_>,
+    of: Of<'_>,
+    (node, saved): (&str, &SavedNode),
+    tres: Option<&Amounts>,
+) -> Result<(), StoreError> {
+    let open = Statement::of("SELECT id, body FROM events WHERE cluster = ? AND node = ? AND end_ms IS NULL");
+    let open: Option<(i64, EventRow)> = match link.row(open.with(of.0).with(Some(column(node)))).await? {
+        Some(row) => Some((row.number(0)?, decoded(row.bytes(1)?)?)),
+        None => None,
+    };
+    let Following::Change(at, next) = event::follow(open.as_ref().map(|(_, event)| event), saved) else {
+        return Ok(());
+    };
+    if let Some((id, event)) = &open {
+        end(link, *id, event, at).await?;
+    }
+    let Some(Outage { since, state, reason, user }) = next else { return Ok(()) };
+    let event = EventRow {
+        cluster: of.1.to_owned(),
+        node: Some(node.to_owned()),
+        start: since,
+        state: state.to_owned(),
+        reason,
+        user,
+        tres: tres.cloned().unwrap_or_default(),
+        ..EventRow::default()
+    };
+    begin(link, of.0, &event).await
+}
+
+async fn begin(link: &mut Link<'_>, cluster: i64, event: &EventRow) -> Result<(), StoreError> {
+    let id = next(link, Statement::of("SELECT COALESCE(MAX(id), 0) + 1 FROM events")).await?;
+    let row = Statement::of(
+        "INSERT INTO events (id, cluster, node, start_ms, end_ms, form, body) VALUES (?, ?, ?, ?, NULL, ?, ?)",
+    );
+    let node = column(event.node.as_deref().unwrap_or(""));
+    link.execute(row.with(id).with(cluster).with(Some(node)).with(event.start.0).with(FORM).with(encoded(event)))
+        .await?;
+    Ok(())
+}
+
+async fn end(link: &mut Link<'_>, id: i64, event: &EventRow, at: Timestamp) -> Result<(), StoreError> {
+    // Clocks may be set back.
+    let at = at.max(event.start);
+    let ended = EventRow { end: Some(at), ..event.clone() };
+    let row = Statement::of("UPDATE events SET end_ms = ?, body = ? WHERE id = ?");
+    link.execute(row.with(at.0).with(encoded(&ended)).with(id)).await?;
+    Ok(())
+}
+
+/// A reservation was saved, or deleted.
+pub(crate) async fn put_reservation(
+    link: &mut Link<'_>,
+    of: Of<'_>,
+    (name, saved): (&str, Option<&Reservation>),
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    let last = Statement::of(
+        "SELECT body FROM reservations WHERE cluster = ? AND name = ? ORDER BY start_ms DESC, id DESC LIMIT 1",
+    );
+    let last: Option<ReservationRow> = match link.row(last.with(of.0).with(Some(column(name)))).await? {
+        Some(row) => Some(decoded(row.bytes(0)?)?),
+        None => None,
+    };
+    let unused = Statement::of("SELECT COALESCE(MAX(resv), 0) + 1 FROM reservations WHERE cluster = ?").with(of.0);
+    let unused = next(link, unused).await?;
+    for write in reservation::follow(of.1, last.as_ref(), saved, at, unused.cast_unsigned()) {
+        match write {
+            Write::Delete(id, start) => delete(link, of.0, id, start).await?,
+            Write::Put(row) => {
+                delete(link, of.0, row.id, row.start).await?;
+                put(link, of.0, &row).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn delete(link: &mut Link<'_>, cluster: i64, id: u64, start: Timestamp) -> Result<(), StoreError> {
+    let row = Statement::of("DELETE FROM reservations WHERE cluster = ? AND resv = ? AND start_ms = ?");
+    link.execute(row.with(cluster).with(id.cast_signed()).with(start.0)).await?;
+    Ok(())
+}
+
+async fn put(link: &mut Link<'_>, cluster: i64, row: &ReservationRow) -> Result<(), StoreError> {
+    let id = next(link, Statement::of("SELECT COALESCE(MAX(id), 0) + 1 FROM reservations")).await?;
+    let sql = Statement::of(
+        "INSERT INTO reservations (id, cluster, resv, name, start_ms, end_ms, form, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+    );
+    let sql = sql.with(id).with(cluster).with(row.id.cast_signed()).with(Some(column(&row.name)));
+    link.execute(sql.with(row.start.0).with(row.end.0).with(FORM).with(encoded(row))).await?;
+    Ok(())
+}
+
+/// The number that a statement gives.
+async fn next(link: &mut Link<'_>, statement: Statement<'_>) -> Result<i64, StoreError> {
+    let row = link.row(statement).await?;
+    Ok(row.map(|row| row.number(0)).transpose()?.unwrap_or(1))
+}
+
+#[cfg(test)]
+#[path = "events_test.rs"]
+mod tests;

@@ -1,0 +1,135 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::{
+    store::Batch,
+    testing::{LOG, on_each},
+};
+use garrick_events::{
+    event::ControllerEvent,
+    progress::Position,
+    records::node::{DownCause, SavedService},
+};
+use garrick_model::view::NodeReason;
+
+fn at(secs: i64) -> Timestamp {
+    Timestamp::from_secs(secs)
+}
+
+fn node(name: &str, out: bool, since: i64) -> ControllerEvent {
+    let reason = out.then(|| NodeReason { text: "fans".to_owned(), uid: 0, user: "root".to_owned(), at: at(since) });
+    let down = out.then_some(DownCause::Admin);
+    let service = Some(SavedService { out, since: at(since) });
+    ControllerEvent::Node {
+        node: name.to_owned(),
+        saved: Box::new(SavedNode { down, reason, service, ..SavedNode::default() }),
+    }
+}
+
+fn reservation(secs: Option<(i64, i64)>, when: i64) -> ControllerEvent {
+    let saved = secs.map(|(start, end)| {
+        let nodes = vec!["n1".to_owned()];
+        Box::new(Reservation {
+            name: "class".to_owned(),
+            start: at(start),
+            end: at(end),
+            nodes,
+            cpus: 4,
+            ..Reservation::default()
+        })
+    });
+    ControllerEvent::Reservation { reservation: "class".to_owned(), saved, at: Some(at(when)) }
+}
+
+fn amounts(cpus: u64) -> Amounts {
+    [("cpu".to_owned(), cpus)].into()
+}
+
+fn shown(rows: &[EventRow]) -> Vec<(Option<&str>, i64, Option<i64>)> {
+    rows.iter().map(|row| (row.node.as_deref(), row.start.secs(), row.end.map(Timestamp::secs))).collect()
+}
+
+#[test]
+fn outages_begin_and_end_with_their_batch_and_once() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let nodes = || [("n1".to_owned(), amounts(4))].into();
+        let events = vec![node("n1", true, 10), node("n2", true, 20), node("n1", false, 30)];
+        store.keep(&of, Position(0), Position(3), Batch { events, nodes: nodes() }).await.unwrap();
+        // A controller that starts anew says it again.
+        store.keep(&of, Position(3), Position(3), vec![node("n2", true, 20)]).await.unwrap();
+        let all = EventQuestion::default();
+        let (rows, next) = store.events(&all, None).await.unwrap();
+        assert_eq!(shown(&rows), [(Some("n1"), 10, Some(30)), (Some("n2"), 20, None)]);
+        assert_eq!((next, &rows[0].tres, rows[1].tres.len()), (None, &amounts(4), 0));
+        let open = EventQuestion { open: true, ..EventQuestion::default() };
+        assert_eq!(store.events(&open, None).await.unwrap().0.len(), 1);
+        let late = EventQuestion { start: Some(at(31)), ..EventQuestion::default() };
+        assert_eq!(shown(&store.events(&late, None).await.unwrap().0), [(Some("n2"), 20, None)]);
+        let early = EventQuestion { end: Some(at(20)), ..EventQuestion::default() };
+        assert_eq!(store.events(&early, None).await.unwrap().0.len(), 1);
+    });
+}
+
+#[test]
+fn what_a_cluster_has_is_an_event_when_it_changes() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        store.keep(&of, Position(0), Position(1), vec![node("n2", true, 5)]).await.unwrap();
+        let inventory =
+            |nodes: &str, cpus| Inventory { nodes: nodes.to_owned(), tres: amounts(cpus), ..Inventory::default() };
+        for (cpus, nodes, when) in [(8, "n[1-2]", 10), (8, "n[1-2]", 20), (4, "n1", 30)] {
+            store.note_inventory(&of, &inventory(nodes, cpus), at(when)).await.unwrap();
+        }
+        let (rows, _) = store.events(&EventQuestion::default(), None).await.unwrap();
+        // The node went with the change.
+        assert_eq!(shown(&rows), [(Some("n2"), 5, Some(30)), (None, 10, Some(30)), (None, 30, None)]);
+        assert_eq!((&rows[1].tres, rows[2].nodes.as_str()), (&amounts(8), "n1"));
+    });
+}
+
+#[test]
+fn reservations_are_kept_as_they_were() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let events = vec![
+            reservation(Some((10, 100)), 0),
+            reservation(Some((20, 100)), 5),
+            reservation(None, 50),
+            reservation(Some((200, 300)), 150),
+        ];
+        store.keep(&of, Position(0), Position(4), events).await.unwrap();
+        let (rows, next) = store.reservations(&ReservationQuestion::default(), None).await.unwrap();
+        let told: Vec<_> = rows.iter().map(|row| (row.id, row.start.secs(), row.end.secs())).collect();
+        assert_eq!((told.as_slice(), next), ([(1, 20, 50), (2, 200, 300)].as_slice(), None));
+        let late = ReservationQuestion { start: Some(at(51)), ..ReservationQuestion::default() };
+        assert_eq!(store.reservations(&late, None).await.unwrap().0.len(), 1);
+    });
+}
+
+#[test]
+fn long_answers_come_in_parts() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let events: Vec<ControllerEvent> = (0..1200).map(|n| node(&format!("n{n}"), true, n)).collect();
+        store.keep(&of, Position(0), Position(1200), events).await.unwrap();
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let (rows, next) = store.events(&EventQuestion::default(), after).await.unwrap();
+            assert!(rows.len() <= 500);
+            all.extend(rows.into_iter().filter_map(|row| row.node));
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(all, (0..1200).map(|n| format!("n{n}")).collect::<Vec<_>>());
+    });
+}
