@@ -9,7 +9,7 @@ use crate::records::{
     charge::Charge,
     job::{JobRecord, Phase, Run},
 };
-pub use garrick_model::entities::used::{BILLING, Used, Who};
+pub use garrick_model::entities::used::{BILLING, Flow, Used, Who};
 use garrick_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -264,6 +264,16 @@ impl Usage {
         self.qos.iter().map(move |(name, meter)| (name.as_str(), at(meter, now, self.pace_of_qos(name))))
     }
 
+    /// How the use of a user in an account, with this meter, goes on from then.
+    pub fn flow(&self, meter: &Meter, now: Timestamp) -> Flow {
+        flow(meter, now, self.pace())
+    }
+
+    /// The same of a QOS.
+    pub fn flow_of_qos(&self, name: &str, meter: &Meter, now: Timestamp) -> Flow {
+        flow(meter, now, self.pace_of_qos(name))
+    }
+
     /// There is nothing to save.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -345,6 +355,12 @@ fn clear(meter: &mut Arc<Meter>, at: Timestamp, pace: Pace) {
     let meter = Arc::make_mut(meter);
     meter.advance(at, pace);
     meter.clear();
+}
+
+fn flow(meter: &Meter, now: Timestamp, pace: Pace) -> Flow {
+    let rates = meter.tres.iter().map(|(name, amount)| (name.clone(), amount.rate)).collect();
+    let rate = Used { tres: rates, wall_secs: meter.wall.rate };
+    Flow { used: at(meter, now, pace), rate, half_life_secs: pace.half_life_secs }
 }
 
 fn at(meter: &Meter, now: Timestamp, pace: Pace) -> Used {

@@ -149,3 +149,80 @@ fn a_job_does_not_move_to_where_there_are_as_many_as_may_be() {
         rig.until(job, |view| view.spec.qos.as_deref() == Some("high")).await;
     });
 }
+
+/// A change of these jobs by alice: what each of them is told.
+async fn updated(rig: &Rig, jobs: Vec<JobSelector>, change: JobChange) -> Vec<Result<(), Refusal>> {
+    match rig.ask(1001, CommandRequest::UpdateJob { jobs, change: Box::new(change) }).await {
+        CommandReply::PerJob(answers) => answers.into_iter().map(|(_, answer)| answer).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn whole(job: JobId) -> JobSelector {
+    JobSelector { job, tasks: None, het: None, run: None }
+}
+
+/// At most so many jobs in the account chem.
+fn few_in_chem(most: u64) -> Entities {
+    let mut all = entities();
+    let limits = Limits { counts: [(Count::GrpSubmit, most)].into(), ..Limits::default() };
+    all.associations.get_mut(&AssocId(6)).unwrap().limits = limits;
+    all
+}
+
+fn to_chem() -> JobChange {
+    JobChange { account: Some("chem".to_owned()), ..JobChange::default() }
+}
+
+#[test]
+fn each_task_of_an_array_that_moves_counts() {
+    with_rig(SITE, async |mut rig: Rig| {
+        know(&rig, few_in_chem(2));
+        let three = JobSpec { array: Some(array(1, 3, None)), ..spec() };
+        let job = taken(&mut rig, three).await.unwrap();
+        let refused = [Err(refusal("AssocGrpSubmitJobsLimit"))];
+        assert_eq!(updated(&rig, vec![whole(job)], to_chem()).await, refused);
+        let two = JobSelector { tasks: Some(vec![(1, 2, 1)]), ..whole(job) };
+        assert!(updated(&rig, vec![two], to_chem()).await.iter().all(Result::is_ok));
+        let last = JobSelector { tasks: Some(vec![(3, 3, 1)]), ..whole(job) };
+        assert_eq!(updated(&rig, vec![last.clone()], to_chem()).await, refused);
+        know(&rig, few_in_chem(3));
+        assert!(updated(&rig, vec![last], to_chem()).await.iter().all(Result::is_ok));
+    });
+}
+
+#[test]
+fn jobs_that_move_together_count_together() {
+    with_rig(SITE, async |mut rig: Rig| {
+        know(&rig, few_in_chem(2));
+        let mut jobs = Vec::new();
+        for _ in 0..4 {
+            jobs.push(taken(&mut rig, spec()).await.unwrap());
+        }
+        let full = || Err(refusal("AssocGrpSubmitJobsLimit"));
+        let all: Vec<JobSelector> = jobs.iter().copied().map(whole).collect();
+        assert_eq!(updated(&rig, all.clone(), to_chem()).await, [Ok(()), Ok(()), full(), full()]);
+        // Those that are there stay, and change in other ways; who leaves makes room.
+        let comment = JobChange { comment: Some("mine".to_owned()), ..JobChange::default() };
+        assert_eq!(updated(&rig, all, comment).await, [Ok(()), Ok(()), Ok(()), Ok(())]);
+        let back = JobChange { account: Some("physics".to_owned()), ..JobChange::default() };
+        assert_eq!(updated(&rig, vec![whole(jobs[0])], back).await, [Ok(())]);
+        rig.until(jobs[0], |view| view.spec.account.as_deref() == Some("physics")).await;
+        assert_eq!(updated(&rig, vec![whole(jobs[2]), whole(jobs[3])], to_chem()).await, [Ok(()), full()]);
+    });
+}
+
+#[test]
+fn a_job_does_not_move_to_a_partition_whose_qos_has_as_many_as_it_may() {
+    let site = format!("{SITE}PartitionName=small Nodes=ALL MaxTime=60 QOS=high\n");
+    with_rig(&site, async |mut rig: Rig| {
+        let mut all = entities();
+        let limits = Limits { counts: [(Count::GrpSubmit, 1)].into(), ..Limits::default() };
+        all.qos.get_mut("high").unwrap().limits = limits;
+        know(&rig, all);
+        let (one, two) = (taken(&mut rig, spec()).await.unwrap(), taken(&mut rig, spec()).await.unwrap());
+        let to_small = JobChange { partitions: Some(vec!["small".to_owned()]), ..JobChange::default() };
+        let answers = updated(&rig, vec![whole(one), whole(two)], to_small).await;
+        assert_eq!(answers, [Ok(()), Err(refusal("QOSGrpSubmitJobsLimit"))]);
+    });
+}

@@ -393,6 +393,7 @@ impl JobCore {
             JobInput::Siblings { jobs } => self.found_siblings(&jobs, &mut turn),
             JobInput::Wait { request, until } => self.waits.push((request, until)),
             JobInput::LeaveBy(at) => self.leave_by(at, &mut turn),
+            JobInput::OverLimit { sluid, reason } => self.over_limit(sluid, reason, &mut turn),
             JobInput::LeaveCrontab => self.leave_crontab(&mut turn),
             JobInput::ReservationsGone(names) => self.leave_reservations(&names, &mut turn),
             JobInput::Script { request } => turn.answer(request, self.script()),

@@ -1441,6 +1441,23 @@ fn a_job_leaves_its_reservation_in_the_time_that_it_is_given() {
 }
 
 #[test]
+fn a_run_that_has_used_up_minutes_of_a_limit_ends_and_says_which() {
+    let reason = || Reason::Other("AssocGrpCPUMinutesLimit".to_owned());
+    let mut job = Bench::running(spec());
+    let sluid = job.core.record.sluid;
+    let over = |sluid| JobInput::OverLimit { sluid, reason: reason() };
+    assert_eq!(job.send(over(Sluid(sluid.0 + 1))), [], "that was an earlier run");
+    let out = job.send(over(sluid));
+    assert_eq!((ends_sent(&out), job.view().ending), (vec!["n0"], Some(JobState::Timeout)));
+    assert!(ends_sent(&job.send(over(sluid))).is_empty(), "the scheduler may say it again");
+    assert_eq!(job.core.record.phase.run().unwrap().ending.as_ref().unwrap().reason, reason());
+    assert_eq!(&job.replayed(), job.core.record());
+    let mut waiting = Bench::with(spec());
+    let sluid = waiting.core.record.sluid;
+    assert_eq!(waiting.send(over(sluid)), [], "it has not started");
+}
+
+#[test]
 fn a_job_without_time_after_its_reservation_ends_at_once() {
     let mut job = Bench::running(spec());
     let out = job.send(JobInput::LeaveBy(job.now));
@@ -1600,6 +1617,7 @@ fn a_run_is_charged_to_the_association_and_the_qos_of_its_user() {
         association::{AssocId, Association},
         qos::QosRecord,
     };
+    use garrick_plan::snapshot::accounting::AccountingTable;
     let charge = |job: &Bench| job.core.record.phase.run().unwrap().charge.clone();
     let mut nobody = Bench::with(spec());
     nobody.allocate(&["n0"]);
@@ -1625,7 +1643,8 @@ fn a_run_is_charged_to_the_association_and_the_qos_of_its_user() {
     let partition_qos = [(partition.clone(), "of_part".to_owned()), ("debug".to_owned(), "of_part".to_owned())].into();
     let weights = garrick_model::config::BillingWeights::parse("Node=7").unwrap();
     let billing = [(partition, weights.clone()), ("debug".to_owned(), weights)].into();
-    let site = JobSite { entities: Arc::new(entities), partition_qos, billing, ..JobSite::default() };
+    let accounts = Arc::new(AccountingTable::new(&entities, "cluster"));
+    let site = JobSite { accounts, partition_qos, billing, ..JobSite::default() };
     job.send(JobInput::Site(Arc::new(site)));
     job.allocate(&["n0", "n1"]);
     let charge = charge(&job).unwrap();

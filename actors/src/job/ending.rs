@@ -15,6 +15,7 @@ use garrick_events::records::{
     job_event::{JobEvent, requeues},
 };
 use garrick_model::{
+    ids::Sluid,
     messages::node::ControllerToNode,
     packed_steps::StepTally,
     refusal::Refusal,
@@ -47,6 +48,17 @@ enum BackAs {
 impl JobCore {
     pub(super) fn cancel(&mut self, state: JobState, by: Option<u32>, turn: &mut Turn<'_>) -> Result<(), Refusal> {
         let reason = if state == JobState::Timeout { Reason::TimeLimit } else { Reason::None };
+        self.cancel_for(state, reason, by, turn)
+    }
+
+    /// The same with that reason, where it runs.
+    fn cancel_for(
+        &mut self,
+        state: JobState,
+        reason: Reason,
+        by: Option<u32>,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Refusal> {
         let ending = Ending { state, reason, then: Afterwards::Over, by, at: Some(turn.now), unasked: false };
         match &self.record.phase {
             Phase::Pending => {
@@ -402,6 +414,14 @@ impl JobCore {
             return turn.out.push(JobEffect::SetTimer { timer: JobTimer::Leave, at });
         }
         let _ = self.cancel(JobState::Timeout, None, turn);
+    }
+
+    /// That run has reached a limit of minutes of accounting.
+    pub(super) fn over_limit(&mut self, sluid: Sluid, reason: Reason, turn: &mut Turn<'_>) {
+        let runs = self.record.phase.working().is_some_and(|run| run.ending.is_none());
+        if runs && sluid == self.record.sluid {
+            let _ = self.cancel_for(JobState::Timeout, reason, None, turn);
+        }
     }
 
     /// `--immediate`: it still waits after the time that it was given.

@@ -17,14 +17,16 @@ use garrick_events::records::{
     job_event::JobEvent,
 };
 use garrick_model::{
-    entities::association::Association,
     ids::Sluid,
     messages::node::{ArrayFacts, JobCredential, RequeuePolicy},
     spec::{ArraySpec, JobSpec},
     time::{TimeLimit, Timestamp},
     view::Allocation,
 };
-use garrick_plan::{proposals::StartProposal, snapshot::request::NodeUse};
+use garrick_plan::{
+    proposals::StartProposal,
+    snapshot::{affiliation::Affiliation, request::NodeUse},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -249,20 +251,27 @@ impl JobCore {
 
     /// To whom a run is charged, and how; `None`: there is no accounting.
     fn charge_of(&self, run: &Run) -> Option<Charge> {
-        let (entities, partition) = (&self.site.entities, &run.allocation.partition);
-        if entities.associations.is_empty() {
+        let (accounts, partition) = (&self.site.accounts, &run.allocation.partition);
+        if accounts.has_no_associations() {
             return None;
         }
-        let (spec, user) = (&self.record.spec, &self.record.owner.user);
-        let association =
-            entities.association_of_job(&self.site.cluster, spec.account.as_deref(), user, Some(partition));
-        let qos = entities.qos_of_job(spec.qos.as_deref(), association);
+        let (spec, owner) = (&self.record.spec, &self.record.owner);
+        let own = Affiliation {
+            uid: owner.uid,
+            user: owner.user.as_str(),
+            account: spec.account.as_deref(),
+            qos: spec.qos.as_deref(),
+            association: self.record.resolved.association,
+            partition: Some(partition.as_str()),
+        };
+        let association = accounts.association_of(own);
+        let qos = accounts.qos_of(own, association).map(|qos| &qos.record);
         let factor = qos.map_or(1.0, |qos| qos.usage_factor).clamp(0.0, MOST_FACTOR);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
         let factor_millionths = (factor * 1e6).round() as u64;
         let of_partition = self.site.partition_qos.get(partition);
         Some(Charge {
-            who: association.and_then(Association::who),
+            who: association.and_then(|rules| rules.who.clone()),
             qos: qos.map(|qos| qos.name.clone()).into_iter().chain(of_partition.cloned()).collect(),
             billing: self.billed(run),
             factor_millionths,

@@ -8,7 +8,6 @@ use super::{
 use garrick_events::records::job::{JobRecord, Resolved, TaskOutcome};
 use garrick_model::{
     config::{BillingWeights, ExitCodes},
-    entities::Entities,
     ids::{JobId, Sluid},
     messages::{
         command::{JobChange, JobMilestone, StepManagerPlace},
@@ -20,7 +19,10 @@ use garrick_model::{
     time::Timestamp,
     view::JobView,
 };
-use garrick_plan::proposals::{PreemptProposal, ResumeProposal, StartProposal, TurnProposal};
+use garrick_plan::{
+    proposals::{PreemptProposal, ResumeProposal, StartProposal, TurnProposal},
+    snapshot::accounting::AccountingTable,
+};
 use jiff::tz::TimeZone;
 use serde_bytes::ByteBuf;
 use std::{
@@ -77,7 +79,7 @@ pub struct JobSite {
     /// A follower does accounting: results of steps are saved before their manager may forget them.
     pub keeps_step_records: bool,
     /// What accounting knows: to whom runs are charged.
-    pub entities: Arc<Entities>,
+    pub accounts: Arc<AccountingTable>,
     /// `QOS` by partition, in lower case.
     pub partition_qos: BTreeMap<String, String>,
 }
@@ -106,7 +108,7 @@ impl Default for JobSite {
             programs: JobPrograms::default(),
             zone: TimeZone::UTC,
             keeps_step_records: false,
-            entities: Arc::default(),
+            accounts: Arc::default(),
             partition_qos: BTreeMap::new(),
         }
     }
@@ -411,6 +413,13 @@ pub enum JobInput {
     },
     /// Its reservation has ended: the run ends then at the latest. From the owner of reservations.
     LeaveBy(Timestamp),
+    /// It has reached a limit of minutes of accounting: that run ends. From the scheduler, which may say so again.
+    OverLimit {
+        /// Run.
+        sluid: Sluid,
+        /// Which limit.
+        reason: Reason,
+    },
     /// These reservations are over: it waits for them no longer. From the owner of reservations.
     ReservationsGone(BTreeSet<String>),
     /// It does not belong to a crontab any more. From the owner of crontabs.
@@ -505,6 +514,7 @@ impl JobInput {
             Self::Siblings { .. } => "Siblings",
             Self::Wait { .. } => "Wait",
             Self::LeaveBy(_) => "LeaveBy",
+            Self::OverLimit { .. } => "OverLimit",
             Self::ReservationsGone(_) => "ReservationsGone",
             Self::LeaveCrontab => "LeaveCrontab",
             Self::Script { .. } => "Script",

@@ -30,6 +30,7 @@ use garrick_plan::{
     proposals::StartProposal,
     rules::{
         bounds::Quota,
+        minutes::{Minutes, minutes},
         priority,
         turns::{self, Turns},
     },
@@ -258,6 +259,7 @@ impl SchedulerCore {
         }
         let began = snapshot.began;
         self.seen = snapshot.seen;
+        self.end_over_limits(&snapshot, now, out);
         let (mut view, ranked) = self.rank(snapshot, now, out);
         self.late.retain(|start| now <= start.answer_by);
         view.count_starts(&self.late);
@@ -309,6 +311,18 @@ impl SchedulerCore {
             self.after_pass(now, out);
         } else {
             set(SchedulerTimer::Patience, now.plus(PATIENCE), out);
+        }
+    }
+
+    /// Has jobs ended that have reached a limit of minutes. Those that were told already take no notice.
+    fn end_over_limits(&self, snapshot: &Snapshot, now: Timestamp, out: &mut Out<Self>) {
+        let Minutes { over, next } = minutes(&snapshot.view, &snapshot.jobs, now);
+        for (job, sluid, reason) in over {
+            tracing::info!(job_id = job.0, reason = %reason.text(), "sched.minutes_used_up");
+            tell(job, JobInput::OverLimit { sluid, reason }, out);
+        }
+        if let Some(at) = next {
+            set(SchedulerTimer::Minutes, at.max(now.plus(self.policy.least_pause)), out);
         }
     }
 

@@ -67,6 +67,8 @@ pub enum SchedulerTimer {
     Kept,
     /// A job starts that waits only for time.
     Again,
+    /// A running job reaches a limit of minutes.
+    Minutes,
 }
 
 impl SchedulerTimer {
@@ -78,6 +80,7 @@ impl SchedulerTimer {
             Self::Patience => "patience",
             Self::Kept => "kept",
             Self::Again => "again",
+            Self::Minutes => "minutes",
         }
     }
 }

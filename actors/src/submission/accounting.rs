@@ -11,7 +11,11 @@ use garrick_model::{
     spec::JobSpec,
     view::{JobView, PartitionView},
 };
-use garrick_plan::{policy::partition_facts, rules::accounting::exceeded_alone, snapshot::accounting::AssocRules};
+use garrick_plan::{
+    policy::partition_facts,
+    rules::accounting::exceeded_alone,
+    snapshot::{accounting::AssocRules, affiliation::Affiliation},
+};
 use std::sync::Arc;
 
 impl Rules<'_> {
@@ -56,7 +60,13 @@ impl Rules<'_> {
             spec.partitions.iter().collect::<Vec<_>>()
         };
         let names = partitions.iter().map(|name| Some(name.as_str())).chain(partitions.is_empty().then_some(None));
-        let found = names.filter_map(|name| table.association_of(user, account.as_deref(), name)).next();
+        let own =
+            Affiliation { uid: 0, user, account: account.as_deref(), qos: None, association: None, partition: None };
+        // An account without a name is none.
+        let found = names.filter(|_| own.account != Some("")).find_map(|partition| {
+            let own = Affiliation { partition, ..own };
+            table.association_of(own)
+        });
         match found {
             None if self.enforces(EnforceWord::Associations) => Err(Refusal::InvalidAccount(spec.account.clone())),
             found => Ok(found),

@@ -21,7 +21,12 @@ use garrick_events::{
 use garrick_frame::LinkKind;
 use garrick_kernel::files::{self, FileError};
 use garrick_model::{
-    config::StoreFlags, entities::Entities, hostlist, ids::RequestId, messages::encoded_bytes, spec::JobKind,
+    config::{EnforceWord, StoreFlags},
+    entities::Entities,
+    hostlist,
+    ids::RequestId,
+    messages::encoded_bytes,
+    spec::JobKind,
     view::NodeView,
 };
 use garrick_runtime::{Address, TraceContext};
@@ -158,6 +163,13 @@ impl AccountingFeed {
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// What the site wants recorded now.
+    fn keeps(&self) -> Keeps {
+        let config = self.env.config();
+        let without = |word| config.enforce.has(word);
+        Keeps { work: self.keeps, jobs: !without(EnforceWord::NoJobs), steps: !without(EnforceWord::NoSteps) }
     }
 
     /// Up to where the log knows that events are stored.
@@ -303,11 +315,12 @@ impl AccountingFeed {
     /// An event, and those that come soon after it.
     async fn gather(&self, first: &Committed, follower: &mut Follower) -> Result<Batch, FollowError> {
         let mut batch = Batch::default();
-        batch.take(first, self.keeps);
+        let keeps = self.keeps();
+        batch.take(first, keeps);
         let deadline = Instant::now() + GATHER;
         while batch.seen < EVENTS && batch.bytes < BYTES {
             match timeout_at(deadline, follower.next()).await {
-                Ok(next) => batch.take(&next?, self.keeps),
+                Ok(next) => batch.take(&next?, keeps),
                 Err(_) => break,
             }
         }
@@ -318,11 +331,11 @@ impl AccountingFeed {
     /// Events up to now, and then all jobs as they are: so both are of one position.
     async fn snapshot(&self, link: &mut Link, follower: &mut Follower) -> Result<(), FeedError> {
         let state = self.log.value().copy().map_err(|e| FeedError::State(e.to_string()))?;
-        let position = state.progress.position;
+        let (position, keeps) = (state.progress.position, self.keeps());
         while link.stored < position {
             let mut batch = Batch::default();
             while batch.upto < position && batch.seen < EVENTS && batch.bytes < BYTES {
-                batch.take(&follower.next().await?, self.keeps);
+                batch.take(&follower.next().await?, keeps);
             }
             self.describe_nodes(&mut batch);
             link.send(batch).await?;
@@ -331,8 +344,8 @@ impl AccountingFeed {
         self.describe_nodes(&mut batch);
         link.send(batch).await?;
         let (mut jobs, mut bytes): (Vec<JobRecord>, usize) = (Vec::new(), 0);
-        for (_, record) in state.jobs.iter() {
-            let record = kept_work(record, self.keeps);
+        for (_, record) in state.jobs.iter().filter(|_| keeps.jobs) {
+            let record = kept_work(record, keeps.work);
             bytes += encoded_bytes(&record);
             jobs.push(record);
             if bytes >= BYTES {
@@ -454,6 +467,17 @@ impl Link {
     }
 }
 
+/// What is recorded.
+#[derive(Clone, Copy)]
+struct Keeps {
+    /// `AccountingStoreFlags`.
+    work: StoreFlags,
+    /// Without `nojobs` in `AccountingStorageEnforce`.
+    jobs: bool,
+    /// Without `nosteps`.
+    steps: bool,
+}
+
 /// Events that go together.
 #[derive(Default)]
 struct Batch {
@@ -466,7 +490,7 @@ struct Batch {
 }
 
 impl Batch {
-    fn take(&mut self, committed: &Committed, keeps: StoreFlags) {
+    fn take(&mut self, committed: &Committed, keeps: Keeps) {
         self.upto = committed.position;
         self.seen += 1;
         if let Some(event) = wanted(&committed.event, keeps) {
@@ -478,11 +502,11 @@ impl Batch {
 
 /// What accounting needs of an event: those of jobs, of scripts and environments what the site wants kept, results of steps, and states
 /// of nodes and reservations.
-fn wanted(event: &ControllerEvent, keeps: StoreFlags) -> Option<ControllerEvent> {
+fn wanted(event: &ControllerEvent, keeps: Keeps) -> Option<ControllerEvent> {
     match event {
-        ControllerEvent::Job { job, event } => {
+        ControllerEvent::Job { job, event } if keeps.jobs => {
             let event = match &**event {
-                JobEvent::Submitted(record) => JobEvent::Submitted(Box::new(kept_work(record, keeps))),
+                JobEvent::Submitted(record) => JobEvent::Submitted(Box::new(kept_work(record, keeps.work))),
                 event => event.clone(),
             };
             Some(ControllerEvent::Job { job: *job, event: Box::new(event) })
@@ -490,6 +514,7 @@ fn wanted(event: &ControllerEvent, keeps: StoreFlags) -> Option<ControllerEvent>
         ControllerEvent::Steps { .. } | ControllerEvent::Node { .. } | ControllerEvent::Reservation { .. } => {
             Some(event.clone())
         }
+        ControllerEvent::Steps { .. } if keeps.steps => Some(event.clone()),
         _ => None,
     }
 }

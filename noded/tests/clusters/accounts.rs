@@ -66,6 +66,57 @@ fn limits_of_accounts_and_qos_bind_jobs_until_they_are_lifted() {
 }
 
 #[test]
+fn jobs_of_an_account_that_has_used_up_its_minutes_are_ended() {
+    let Some(c) = cluster("accounts-minutes", "AccountingStorageEnforce=associations,limits") else { return };
+    with_physics(&c);
+    c.sh("sacctmgr -i add account chem").ok();
+    c.sh("sacctmgr -i add user news account=chem").ok();
+    c.sh("sacctmgr -i modify account physics set GrpTRESMins=cpu=1").ok();
+    let send = |uid, words: &[&str], line: &str| {
+        as_user(&c, uid, &[&["sbatch", "-o", "/dev/null", "-t", "10"], words, &["--wrap", line]].concat())
+    };
+    c.await_that("accounts are known", || send(GAMES, &["-A", "nosuch"], "true").code != 0);
+    let other = send(NEWS, &["-n1"], "exec sleep 7654321").ok().job();
+    // Seven CPUs use up a minute in nine seconds.
+    let job = send(GAMES, &["-n7"], "exec sleep 7654322").ok().job();
+    let state = |job: &str| c.sh(&format!("scontrol -o show job {job}")).ok().out;
+    c.await_that("it runs", || state(&job).contains("JobState=RUNNING"));
+    let runs = |seconds: &str| c.sh(&format!("pgrep -f -x 'sleep {seconds}'")).code == 0;
+    c.await_that("its script runs", || runs("7654322"));
+    c.await_that("it is ended", || state(&job).contains("JobState=TIMEOUT Reason=AssocGrpCPUMinutesLimit"));
+    c.await_that("with all of it", || !runs("7654322"));
+    let next = send(GAMES, &["-n1"], "true").ok().job();
+    c.await_that("no other one starts", || state(&next).contains("JobState=PENDING Reason=AssocGrpCPUMinutesLimit"));
+    assert!(state(&other).contains("JobState=RUNNING") && runs("7654321"), "the other account goes on");
+    c.sh("sacctmgr -i modify account physics set GrpTRESMins=cpu=-1").ok();
+    c.await_that("without the limit it may run", || state(&next).contains("JobState=COMPLETED"));
+    c.sh(&format!("scancel {other}")).ok();
+    c.down();
+}
+
+#[test]
+fn what_the_site_does_not_want_recorded_is_not() {
+    for (word, of_first) in [("nosteps", vec!["1|COMPLETED"]), ("nojobs", vec![])] {
+        let line = format!("AccountingStorageEnforce={word}");
+        let Some(c) = cluster(&format!("accounts-{word}"), &line) else { return };
+        let run = || c.sh("sbatch --wait -o /dev/null --wrap 'srun true'").ok();
+        let recorded = || c.sh("sacct -a -n -P -o jobid,state").ok().out;
+        run();
+        // Jobs that come later are recorded again, with their steps.
+        let conf = c.conf_folder().join("slurm.conf");
+        let text = std::fs::read_to_string(&conf).unwrap();
+        std::fs::write(&conf, text.replace(&line, "")).unwrap();
+        c.sh("scontrol reconfigure").ok();
+        run();
+        c.await_that("a job and its step are recorded", || recorded().contains("2.0|COMPLETED"));
+        let all = recorded();
+        let first: Vec<&str> = all.lines().filter(|row| row.starts_with("1|") || row.starts_with("1.")).collect();
+        assert_eq!(first, of_first, "{all}");
+        c.down();
+    }
+}
+
+#[test]
 fn only_those_who_may_change_accounts() {
     let Some(c) = cluster("accounts-rights", "") else { return };
     with_physics(&c);

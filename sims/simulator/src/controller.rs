@@ -563,9 +563,12 @@ impl Stage<JobCore> for JobStage<'_> {
             }
             JobErrand::Mail(_) => {}
             JobErrand::FindSiblings => {
+                // As in the controller: from the saved state, since the owner of a sibling may be between two lives.
                 let own = world.jobs.get(&job).map(JobCore::record);
-                let records = world.jobs.values().map(JobCore::record);
-                let siblings = records.filter(|record| own.is_some_and(|own| record.holds_up_singleton(own)));
+                let siblings = own.into_iter().flat_map(|own| {
+                    let earlier = world.replayed.jobs.below(own.id).map(|(_, record)| record);
+                    earlier.filter(move |record| record.holds_up_singleton(own))
+                });
                 let jobs = siblings.map(|record| record.id).collect();
                 world.send(from, Happening::Job(job, JobInput::Siblings { jobs }));
             }

@@ -1,6 +1,6 @@
 //! Associations: the tree of a cluster's accounts, and the users in them.
 
-use super::{limits::Limits, names::Cluster};
+use super::{limits::Limits, names::Cluster, used::Who};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -106,6 +106,14 @@ pub struct Effective {
     pub default_qos: Option<String>,
     /// QOS that may be used.
     pub qos: BTreeSet<String>,
+}
+
+impl Association {
+    /// Under which names its usage is counted; `None`: it is that of an account, whose usage is that of its users.
+    pub fn who(&self) -> Option<Who> {
+        let user = self.user.clone()?;
+        Some(Who { account: self.account.clone(), user, partition: self.partition.clone() })
+    }
 }
 
 impl Effective {

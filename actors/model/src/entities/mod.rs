@@ -8,14 +8,12 @@
 //! | [`association`] | a user in an account on a cluster, and the accounts themselves |
 //! | [`qos`] | qualities of service |
 //! | [`reasons`] | why a job waits for one of them |
-//! | [`of_job`] | which of them a job goes by |
 //! | [`used`] | what somebody has used |
 //! | [`names`] | clusters, accounts, users, workload characterization keys (WCKeys), trackable resources (TRES), licenses |
 
 pub mod association;
 pub mod limits;
 pub mod names;
-pub mod of_job;
 pub mod qos;
 pub mod reasons;
 pub mod used;

@@ -9,7 +9,7 @@ use crate::{
         select,
     },
     rules::{
-        accounting::reserves_nothing,
+        accounting::{Kind, reserves_nothing},
         arrays::{NextTask, PendingTasks},
         het::Trial,
         preempt::Fees,
@@ -22,6 +22,7 @@ use crate::{
     },
 };
 use garrick_model::{
+    entities::reasons::is_of_accounting,
     ids::JobId,
     state::{JobState, Reason},
     view::AllocatedNode,
@@ -201,6 +202,9 @@ impl<'a> Pass<'a> {
     pub(super) fn decline(&mut self, job: JobId, reason: Reason) {
         if let Some(ledger) = &mut self.ledger {
             ledger.declines(&reason);
+            if is_of_accounting(&reason) {
+                ledger.is_over_limits(|job, partition| Kind::of(self.view, job, partition));
+            }
         }
         match self.reasons.get(&job) {
             Some(known) if weight_of(known) >= weight_of(&reason) => {}

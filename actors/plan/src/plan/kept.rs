@@ -186,6 +186,8 @@ impl Kept {
 /// For what freed resources are offered.
 #[derive(Clone, Copy)]
 enum Offer {
+    /// It may be under its limit again.
+    Limit,
     Now,
     Earlier,
 }
@@ -201,6 +203,9 @@ struct Repair<'p, 'v> {
     now: BTreeSet<Key>,
     earlier: BTreeSet<Key>,
     offered: (usize, usize),
+    /// Jobs that may have come under the limit that they were over, and how many of them were looked at.
+    freed: BTreeSet<Key>,
+    measured: usize,
     looked: BTreeSet<JobId>,
     /// What this repair's starts take of each node, and how many of the pass's starts are counted in it.
     begun: FxHashMap<usize, Vec<Planned>>,

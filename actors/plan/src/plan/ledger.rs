@@ -4,13 +4,17 @@
 use super::Key;
 use crate::{
     room::{horizon::Planned, reserved::Promise},
-    rules::reasons::{waits_for_room, weight_of},
+    rules::{
+        accounting::Kind,
+        reasons::{waits_for_room, weight_of},
+    },
     snapshot::request::{Matters, NodeUse, Request},
 };
-use garrick_model::{entities::reasons::is_of_accounting, ids::JobId, state::Reason, time::Timestamp, view::JobView};
+use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::Arc,
     time::Duration,
 };
@@ -75,8 +79,9 @@ pub(crate) struct Ledger {
     started: BTreeSet<Key>,
     /// Arrays that run as many tasks as their limit allows.
     limited: BTreeSet<Key>,
-    /// Jobs that are over limits of accounting.
-    over_limits: BTreeSet<Key>,
+    /// Jobs that are over limits of accounting, and those of each kind.
+    over_limits: FxHashMap<Key, Arc<Kind>>,
+    kinds: FxHashMap<Arc<Kind>, BTreeSet<Key>>,
     /// Number of components of heterogeneous jobs.
     components: usize,
     current: Option<Key>,
@@ -105,7 +110,8 @@ impl Ledger {
             licensed: BTreeSet::new(),
             started: BTreeSet::new(),
             limited: BTreeSet::new(),
-            over_limits: BTreeSet::new(),
+            over_limits: FxHashMap::default(),
+            kinds: FxHashMap::default(),
             components: 0,
             current: None,
         }
@@ -198,9 +204,17 @@ impl Ledger {
         }
         if *reason == Reason::JobArrayTaskLimit {
             self.limited.insert(key);
-        } else if is_of_accounting(reason) {
-            self.over_limits.insert(key);
         }
+    }
+
+    /// Notes that the job is over a limit of accounting.
+    pub(crate) fn is_over_limits(&mut self, kind: impl FnOnce(&JobView, usize) -> Kind) {
+        let Some(key) = self.current else { return };
+        let Some(row) = self.rows.get(&key) else { return };
+        let kind = Arc::new(kind(&row.job, key.partition));
+        let kind = self.kinds.get_key_value(&kind).map_or(kind, |(known, _)| Arc::clone(known));
+        self.kinds.entry(Arc::clone(&kind)).or_default().insert(key);
+        self.over_limits.insert(key, kind);
     }
 
     /// The row of a job in a partition.
@@ -244,9 +258,19 @@ impl Ledger {
         self.limited.iter().copied()
     }
 
-    /// Jobs that are over limits of accounting, in order.
-    pub fn over_limits(&self) -> impl Iterator<Item = Key> + '_ {
-        self.over_limits.iter().copied()
+    /// The first job of each kind that is over limits of accounting, in order.
+    pub fn over_limits(&self) -> BTreeSet<Key> {
+        self.kinds.values().filter_map(|keys| keys.first().copied()).collect()
+    }
+
+    /// The kind of a job that is over limits of accounting.
+    pub fn kind_over_limits(&self, key: Key) -> Option<Arc<Kind>> {
+        self.over_limits.get(&key).map(Arc::clone)
+    }
+
+    /// The first of that kind behind this one that is over limits of accounting.
+    pub fn next_over_limits(&self, kind: &Arc<Kind>, key: Key) -> Option<Key> {
+        self.kinds.get(kind)?.range((Bound::Excluded(key), Bound::Unbounded)).next().copied()
     }
 
     /// The rows of a job in all of its partitions.
@@ -336,7 +360,14 @@ impl Ledger {
         self.unlooked.remove(&key);
         self.started.remove(&key);
         self.limited.remove(&key);
-        self.over_limits.remove(&key);
+        if let Some(kind) = self.over_limits.remove(&key)
+            && let Some(keys) = self.kinds.get_mut(&kind)
+        {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.kinds.remove(&kind);
+            }
+        }
         if let Some(waiting) = self.waiting.get_mut(&key.partition) {
             waiting.remove(&key);
         }

@@ -5,9 +5,11 @@
 //! Where one limit is set in several places, the first of these counts: the partition's QOS, the job's QOS (the other way round with
 //! `OverPartQOS`), the job's association, and then the accounts above it. Limits of groups count in all of those accounts.
 
+use super::minutes::{Spent, group_reaches, own_reaches};
 use crate::proposals::StartProposal;
 use crate::snapshot::{
-    accounting::{Accounting, Compiled, Demand, Holder, Past, QosRules, Standing, Sum, Used},
+    accounting::{Accounting, Compiled, Demand, Holder, QosRules, Standing, Sum, Used},
+    affiliation::Affiliation,
     changes::{Fact, Reads},
     facts::{ClusterView, PartitionFacts},
     request::run_limit,
@@ -15,9 +17,11 @@ use crate::snapshot::{
 use garrick_model::{
     config::EnforceWord,
     entities::{
+        association::AssocId,
         limits::{Count, TresLimit},
         qos::QosFlag,
         reasons::{INVALID_ACCOUNT, INVALID_QOS, Level, USAGE_THRESHOLD, of_count, of_tres, plain},
+        used::Flow,
     },
     spec_text::licenses::Licenses,
     state::Reason,
@@ -48,7 +52,7 @@ impl Counted {
         if !accounting.enforces(EnforceWord::Associations) {
             return Ok(());
         }
-        let standing = accounting.standing(job, partition.qos.as_deref());
+        let standing = accounting.standing_in(job, partition);
         is_valid(accounting, &standing, job)?;
         if !accounting.enforces(EnforceWord::Limits) {
             return Ok(());
@@ -69,7 +73,7 @@ impl Counted {
         if !accounting.enforces(EnforceWord::Limits) {
             return Ok(());
         }
-        let standing = accounting.standing(job, partition.qos.as_deref());
+        let standing = accounting.standing_in(job, partition);
         let demand = accounting.gets(job, &standing, what, secs);
         exceeded(accounting, &standing, &demand, Some(&self.used)).map_or(Ok(()), Err)
     }
@@ -86,7 +90,7 @@ impl Counted {
         if !accounting.enforces(EnforceWord::Limits) {
             return;
         }
-        let standing = accounting.standing(job, partition.qos.as_deref());
+        let standing = accounting.standing_in(job, partition);
         let holders = standing.holders();
         if !holders.is_empty() {
             let demand = accounting.gets(job, &standing, what, secs);
@@ -114,6 +118,29 @@ impl ClusterView {
     }
 }
 
+/// What a job is measured by before resources are searched for it. Jobs that agree in this have the same gate.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Kind {
+    partition: usize,
+    association: Option<AssocId>,
+    qos: Option<u32>,
+    uid: u32,
+    amounts: Vec<u64>,
+    on_node: Vec<u64>,
+    secs: Option<u64>,
+    factor: u64,
+}
+
+impl Kind {
+    pub(crate) fn of(view: &ClusterView, job: &JobView, partition: usize) -> Self {
+        let facts = &view.partitions[partition];
+        let standing = view.accounting.standing_in(job, facts);
+        let Demand { amounts, on_node, secs, factor, .. } = view.accounting.asks(job, &standing, secs(job, facts));
+        let (association, qos) = (standing.id, standing.own.map(|qos| qos.record.id));
+        Self { partition, association, qos, uid: job.uid, amounts, on_node, secs, factor: factor.to_bits() }
+    }
+}
+
 /// How long a run in this partition may take; `None`: without end.
 fn secs(job: &JobView, partition: &PartitionFacts) -> Option<u64> {
     run_limit(job, partition).duration().map(|limit| limit.as_secs())
@@ -137,7 +164,7 @@ pub fn exceeded_alone(accounting: &Accounting, job: &JobView, partition: &Partit
     if !accounting.enforces(EnforceWord::Limits) {
         return None;
     }
-    let standing = accounting.standing(job, partition.qos.as_deref());
+    let standing = accounting.standing_in(job, partition);
     if !standing.qos.iter().any(|qos| qos.record.has(QosFlag::DenyOnLimit)) {
         return None;
     }
@@ -157,7 +184,7 @@ pub struct SubmitLimit {
 }
 
 /// The limits on jobs that wait or run that hold for a job in a partition with that QOS.
-pub fn submit_limits(accounting: &Accounting, job: &JobView, partition_qos: Option<&str>) -> Vec<SubmitLimit> {
+pub fn submit_limits(accounting: &Accounting, job: Affiliation<&str>, partition_qos: Option<&str>) -> Vec<SubmitLimit> {
     use Count::{GrpSubmit, MaxSubmit, MaxSubmitPerAccount, MaxSubmitPerUser};
     if !accounting.enforces(EnforceWord::Limits) {
         return Vec::new();
@@ -197,15 +224,15 @@ pub fn submit_limits(accounting: &Accounting, job: &JobView, partition_qos: Opti
     all.into_iter().map(|(_, limit)| limit).collect()
 }
 
-/// Does a job in a partition with that QOS count for the holder while it waits or runs?
-pub fn counts_for(accounting: &Accounting, holder: Holder, job: &JobView, partition_qos: Option<&str>) -> bool {
-    accounting.standing(job, partition_qos).submitters().contains(&holder)
+/// For whom a job in a partition with that QOS counts while it waits or runs.
+pub fn submitters(accounting: &Accounting, job: Affiliation<&str>, partition_qos: Option<&str>) -> Vec<Holder> {
+    accounting.standing(job, partition_qos).submitters()
 }
 
 /// Does the job's QOS have that flag?
 pub fn qos_has(accounting: &Accounting, job: &JobView, flag: QosFlag) -> bool {
     accounting.enforces(EnforceWord::Limits)
-        && accounting.standing(job, None).own.is_some_and(|qos| qos.record.has(flag))
+        && accounting.standing(Affiliation::of(job), None).own.is_some_and(|qos| qos.record.has(flag))
 }
 
 /// Is nothing to be reserved for the job (`NoReserve`, `MinPrioThreshold`)?
@@ -214,7 +241,7 @@ pub(crate) fn reserves_nothing(view: &ClusterView, job: &JobView, partition: &Pa
     if !accounting.enforces(EnforceWord::Limits) {
         return false;
     }
-    let standing = accounting.standing(job, partition.qos.as_deref());
+    let standing = accounting.standing_in(job, partition);
     let least = |limits: &Compiled| limits.count(Count::MinPrioThreshold);
     let of_qos = standing.qos.iter().find_map(|qos| least(&qos.limits));
     let least = of_qos.or_else(|| standing.association.and_then(|rules| least(&rules.limits)));
@@ -224,18 +251,24 @@ pub(crate) fn reserves_nothing(view: &ClusterView, job: &JobView, partition: &Pa
 
 /// The reason of the first limit that the job would be over. `used`: what others have; `None`: the job is measured alone.
 fn exceeded(accounting: &Accounting, standing: &Standing<'_>, demand: &Demand, used: Option<&Used>) -> Option<Reason> {
-    let mut check = Check { accounting, demand, used, counts: BTreeSet::new(), tres: BTreeSet::new(), factor: 1.0 };
+    let mut check = Check::new(accounting, demand, used);
     if let Some(reason) = check.threshold(standing) {
         return Some(reason);
     }
     if let Some(reason) = standing.qos.iter().find_map(|qos| check.qos(qos, standing)) {
         return Some(reason);
     }
-    check.factor = standing.own.and_then(|qos| qos.record.limit_factor).unwrap_or(1.0);
+    check.factor = limit_factor(standing);
     check.association(standing)
 }
 
-struct Check<'c> {
+/// `LimitFactor`.
+fn limit_factor(standing: &Standing<'_>) -> f64 {
+    standing.own.and_then(|qos| qos.record.limit_factor).unwrap_or(1.0)
+}
+
+/// Measures a job by limits, in the order in which they count.
+pub(super) struct Check<'c> {
     accounting: &'c Accounting,
     demand: &'c Demand,
     used: Option<&'c Used>,
@@ -251,10 +284,56 @@ struct At<'c> {
     level: Level,
     limits: &'c Compiled,
     holder: Holder,
-    past: Option<&'c Past>,
+    past: Option<&'c Flow>,
 }
 
 impl<'c> Check<'c> {
+    /// `used`: what others have; `None`: the job is measured alone.
+    pub(super) const fn new(accounting: &'c Accounting, demand: &'c Demand, used: Option<&'c Used>) -> Self {
+        Self { accounting, demand, used, counts: BTreeSet::new(), tres: BTreeSet::new(), factor: 1.0 }
+    }
+
+    /// In how many seconds a run reaches the first of its limits of minutes, and which one that is.
+    pub(super) fn first_reached(&mut self, standing: &Standing<'c>, spent: &Spent) -> Option<(f64, Reason)> {
+        let past = &self.accounting.past;
+        let mut all = Vec::new();
+        for qos in &standing.qos {
+            let (limits, number) = (&qos.limits, qos.record.id);
+            let at = At { level: Level::Qos, limits, holder: Holder::Qos(number), past: past.qos.get(&number) };
+            self.reaches(&at, TresLimit::MaxTresMinsPerJob, spent, &mut all);
+            self.reaches(&at, TresLimit::GrpTresMins, spent, &mut all);
+            self.note(limits);
+        }
+        self.factor = limit_factor(standing);
+        if let (Some(id), Some(rules)) = (standing.id, standing.association) {
+            let (level, limits) = (Level::Association, &rules.limits);
+            let at = At { level, limits, holder: Holder::Association(id), past: None };
+            self.reaches(&at, TresLimit::MaxTresMinsPerJob, spent, &mut all);
+            for (id, limits) in &rules.groups {
+                let past = past.associations.get(id);
+                let at = At { level, limits, holder: Holder::Association(*id), past };
+                self.reaches(&at, TresLimit::GrpTresMins, spent, &mut all);
+            }
+        }
+        all.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b))
+    }
+
+    /// When the run, or its group, reaches each of these limits of a TRES that it has.
+    fn reaches(&self, at: &At<'_>, limit: TresLimit, spent: &Spent, all: &mut Vec<(f64, Reason)>) {
+        for (place, most) in at.limits.tres(limit).iter().filter(|(place, _)| !self.tres.contains(&(limit, *place))) {
+            let (name, own, most) =
+                (&self.accounting.table.names()[*place], self.demand.amounts[*place], self.scaled(*most));
+            if own == 0 {
+                continue;
+            }
+            let secs = match limit {
+                TresLimit::MaxTresMinsPerJob => own_reaches(spent, own, most),
+                _ => group_reaches(at.past, name, most),
+            };
+            all.extend(secs.map(|secs| (secs, of_tres(at.level, limit, name))));
+        }
+    }
+
     fn sum(&self, holder: Holder) -> Option<&'c Sum> {
         self.used?.of(holder)
     }
@@ -332,7 +411,9 @@ impl<'c> Check<'c> {
             .or_else(|| self.first(at, TresLimit::MaxTresPerJob, |place, most| self.demand.amounts[place] > most))
             .or_else(|| self.first(at, TresLimit::MaxTresPerNode, |place, most| self.demand.on_node[place] > most))
             .or_else(|| {
-                let over = |place, most: u64| self.demand.times_secs(place) > most.saturating_mul(60);
+                // Without `safe`, a job that uses them up is ended then.
+                let safe = self.accounting.enforces(EnforceWord::Safe);
+                let over = |place, most: u64| safe && self.demand.times_secs(place) > most.saturating_mul(60);
                 self.first(at, TresLimit::MaxTresMinsPerJob, over)
             })
     }
@@ -342,7 +423,7 @@ impl<'c> Check<'c> {
     }
 
     /// Limits of all jobs of a group together.
-    fn of_group(&self, at: &At<'_>) -> Option<Reason> {
+    fn of_group(&self, at: &At<'c>) -> Option<Reason> {
         self.amounts(at, TresLimit::GrpTres, at.holder)
             .or_else(|| self.minutes(at))
             .or_else(|| self.left(at, TresLimit::GrpTresRunMins, at.holder))
@@ -379,21 +460,26 @@ impl<'c> Check<'c> {
         })
     }
 
+    /// What was used in the past; of no concern to a job that is measured alone.
+    fn past(&self, at: &At<'c>) -> Option<&'c Flow> {
+        at.past.filter(|_| self.used.is_some())
+    }
+
     /// Minutes of the past, and with `safe` also those that running jobs and this one may use.
-    fn minutes(&self, at: &At<'_>) -> Option<Reason> {
+    fn minutes(&self, at: &At<'c>) -> Option<Reason> {
         let sum = self.sum(at.holder);
         self.first(at, TresLimit::GrpTresMins, |place, most| {
             let name = &self.accounting.table.names()[place];
-            let past = at.past.and_then(|past| past.tres_secs.get(name)).copied().unwrap_or(0.0);
+            let past = self.past(at).and_then(|past| past.used.tres.get(name)).copied().unwrap_or(0.0);
             let others = sum.and_then(|sum| sum.left_secs.get(place)).copied().unwrap_or(0);
             self.is_over(past, others, self.demand.times_secs(place), most)
         })
     }
 
     /// The same of run time.
-    fn wall(&self, at: &At<'_>) -> Option<Reason> {
+    fn wall(&self, at: &At<'c>) -> Option<Reason> {
         let most = self.count(at, Count::GrpWall)?;
-        let past = at.past.map_or(0.0, |past| past.wall_secs);
+        let past = self.past(at).map_or(0.0, |past| past.used.wall_secs);
         let others = self.sum(at.holder).map_or(0, |sum| sum.wall_left_secs);
         self.is_over(past, others, self.demand.wall_secs(), most).then(|| of_count(at.level, Count::GrpWall))
     }

@@ -11,11 +11,11 @@
 
 use crate::{
     rules::priority::Standing,
-    snapshot::accounting::{Past, PastUsage},
+    snapshot::{accounting::AccountingTable, affiliation::Affiliation},
 };
 use garrick_model::{
     entities::{
-        Entities, NORMAL,
+        Entities,
         association::{AssocId, Association, Shares},
         qos::QosRecord,
         used::{Used, Who},
@@ -24,7 +24,6 @@ use garrick_model::{
     view::JobView,
 };
 use std::{
-    borrow::Cow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -64,13 +63,6 @@ pub struct Share {
     pub factor: Option<f64>,
 }
 
-/// What an association has, with what it inherits.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Own {
-    priority: u32,
-    default_qos: Option<String>,
-}
-
 /// The fair shares of a cluster at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FairShares {
@@ -81,9 +73,10 @@ pub struct FairShares {
     shares: BTreeMap<AssocId, Share>,
     /// From the root down: each account, its users by name, then its accounts by name.
     order: Vec<AssocId>,
-    own: BTreeMap<AssocId, Own>,
-    /// By user, in the order of ids: an index, since a pass looks up the association of each job that waits.
-    by_user: BTreeMap<String, Vec<AssocId>>,
+    /// Priorities of associations, with what they inherit.
+    priorities: BTreeMap<AssocId, u32>,
+    /// Which association and QOS a job has.
+    table: Arc<AccountingTable>,
     greatest_priority: u32,
     greatest_qos: u32,
     /// How they were calculated.
@@ -96,6 +89,7 @@ impl FairShares {
     /// Calculates them. Without associations there are none.
     pub fn new(
         entities: Arc<Entities>,
+        table: Arc<AccountingTable>,
         cluster: &str,
         used: &BTreeMap<Who, Used>,
         method: Method,
@@ -108,21 +102,13 @@ impl FairShares {
             Method::Classic { dampening } => tree.classic(dampening),
         }
         let Tree { shares, order, .. } = tree;
-        let mut by_user: BTreeMap<String, Vec<AssocId>> = BTreeMap::new();
-        let mut users: BTreeMap<AssocId, Own> = BTreeMap::new();
-        for own in entities.living(cluster) {
-            let effective = entities.effective(own.id);
-            let priority = effective.priority.unwrap_or(0);
-            users.insert(own.id, Own { priority, default_qos: effective.default_qos });
-            if let Some(user) = &own.user {
-                by_user.entry(user.clone()).or_default().push(own.id);
-            }
-        }
+        let priority = |own: &Association| (own.id, entities.effective(own.id).priority.unwrap_or(0));
+        let priorities: BTreeMap<AssocId, u32> = entities.living(cluster).map(priority).collect();
         Self {
             as_of,
-            greatest_priority: users.values().map(|own| own.priority).max().unwrap_or(0),
-            by_user,
-            own: users,
+            greatest_priority: priorities.values().copied().max().unwrap_or(0),
+            priorities,
+            table,
             greatest_qos: entities.qos.values().filter(|qos| !qos.deleted).map(|qos| qos.priority).max().unwrap_or(0),
             shares,
             order,
@@ -138,15 +124,9 @@ impl FairShares {
         Self { qos, ..self }
     }
 
-    /// What limits of past use go by.
-    pub fn past_usage(&self) -> PastUsage {
-        let past = |used: &Used| Past { tres_secs: used.tres.clone(), wall_secs: used.wall_secs };
-        let number = |name: &String| self.entities.qos.get(name).map(|qos| qos.id);
-        PastUsage {
-            associations: self.iter().map(|(of, share)| (of.id, past(&share.used))).collect(),
-            qos: self.qos.iter().filter_map(|(name, used)| Some((number(name)?, past(used)))).collect(),
-            fair_share: self.iter().filter_map(|(of, share)| Some((of.id, share.factor?))).collect(),
-        }
+    /// The fair-share factor of each association.
+    pub fn factors(&self) -> BTreeMap<AssocId, f64> {
+        self.iter().filter_map(|(of, share)| Some((of.id, share.factor?))).collect()
     }
 
     /// Nothing is known of associations.
@@ -164,42 +144,28 @@ impl FairShares {
         self.shares.get(&id)
     }
 
-    /// The association of a job, as [`Entities::association_of_job`] has it: for its partition if it has one, or else the first that
-    /// it may run in.
+    /// The association of a job.
     pub fn association(&self, job: &JobView) -> Option<&Association> {
-        let of_user = self.by_user.get(lower(&job.user).as_ref())?;
-        let of_user = || of_user.iter().filter_map(|id| self.entities.associations.get(id));
-        let asked = job.spec.account.as_deref().filter(|account| !account.is_empty()).map(lower);
-        let account = match &asked {
-            Some(account) => account.as_ref(),
-            None => of_user().find(|own| own.is_default)?.account.as_str(),
-        };
-        let partition = job.allocation.as_ref().map(|run| &run.partition).or(job.partitions.first());
-        let named = of_user()
-            .find(|own| own.account == account && own.partition.is_some() && own.partition.as_ref() == partition);
-        named.or_else(|| of_user().find(|own| own.account == account && own.partition.is_none()))
+        self.entities.associations.get(&self.table.association_of(Affiliation::of(job))?.id)
     }
 
-    /// The QOS of a job, as [`Entities::qos_of_job`] has it.
-    pub fn qos_of(&self, job: &JobView, association: Option<&Association>) -> Option<&QosRecord> {
-        let living = |name: &str| self.entities.qos.get(name).filter(|qos| !qos.deleted);
-        if let Some(asked) = job.spec.qos.as_deref().filter(|asked| !asked.is_empty()) {
-            return living(&lower(asked));
-        }
-        let default = association.and_then(|own| self.own.get(&own.id)?.default_qos.as_deref());
-        living(default.unwrap_or(NORMAL))
+    /// The QOS of a job.
+    pub fn qos_of(&self, job: &JobView) -> Option<&QosRecord> {
+        let job = Affiliation::of(job);
+        self.table.qos_of(job, self.table.association_of(job)).map(|qos| &qos.record)
     }
 
     /// The factors of a job's association and QOS. `normal_assoc`, `normal_qos`: priorities divided by the greatest one.
     pub fn standing(&self, job: &JobView, normal_assoc: bool, normal_qos: bool) -> Standing {
-        let association = self.association(job);
-        let qos = self.qos_of(job, association);
+        let job = Affiliation::of(job);
+        let association = self.table.association_of(job);
+        let qos = self.table.qos_of(job, association).map(|qos| &qos.record);
         let part = |own: u32, greatest: u32, normal: bool| match (normal, greatest) {
             (false, _) => f64::from(own),
             (true, 0) => 0.0,
             (true, greatest) => f64::from(own) / f64::from(greatest),
         };
-        let own = association.and_then(|own| self.own.get(&own.id)).map_or(0, |own| own.priority);
+        let own = association.and_then(|own| self.priorities.get(&own.id)).copied().unwrap_or(0);
         Standing {
             fairshare: association.and_then(|own| self.shares.get(&own.id)?.factor).unwrap_or(0.0),
             assoc: part(own, self.greatest_priority, normal_assoc),
@@ -495,11 +461,6 @@ fn shares_of(own: &Association) -> u64 {
 
 fn part(of: f64, whole: f64) -> f64 {
     if whole > 0.0 { of / whole } else { 0.0 }
-}
-
-/// Names are nearly always in lower case already.
-fn lower(name: &str) -> Cow<'_, str> {
-    if name.bytes().any(|b| b.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
 }
 
 /// Sums of shares are far below 2^53.

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`limits`] | does the partition accept such jobs? |
 //! | [`accounting`] | limits of associations and QOS |
+//! | [`mod@minutes`] | running jobs that have reached a limit of minutes |
 //! | [`bounds`] | how many jobs are considered and started, for each user, partition and so on |
 //! | [`licenses`] | are there as many licenses as are requested? |
 //! | [`reservations`] | nodes that advance reservations keep for other jobs |
@@ -40,6 +41,7 @@ pub mod features;
 pub mod het;
 pub mod licenses;
 pub mod limits;
+pub mod minutes;
 pub mod preempt;
 pub mod priority;
 pub mod reasons;

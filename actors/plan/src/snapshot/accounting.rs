@@ -2,7 +2,7 @@
 //! copy of accounting's entities), what running jobs have of them ([`Used`]), and what was used in the past ([`PastUsage`]).
 //! [`crate::rules::accounting`] decides by them.
 
-use super::facts::PartitionFacts;
+use super::{affiliation::Affiliation, facts::PartitionFacts};
 use garrick_model::{
     config::{Enforce, EnforceWord},
     entities::{
@@ -10,6 +10,7 @@ use garrick_model::{
         association::{AssocId, Association},
         limits::{Count, Limits, TresLimit},
         qos::{QosFlag, QosRecord},
+        used::{Flow, Who},
     },
     gres::{GPU, GresCount, Totals},
     ids::JobId,
@@ -21,6 +22,7 @@ use garrick_model::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -67,6 +69,11 @@ impl Compiled {
         self.tres.get(&limit).map_or(&[], Vec::as_slice)
     }
 
+    /// Is there one of minutes that were used?
+    fn limits_minutes(&self) -> bool {
+        self.count(Count::GrpWall).is_some() || !self.tres(TresLimit::GrpTresMins).is_empty()
+    }
+
     fn is_empty(&self) -> bool {
         self.counts.is_empty() && self.tres.values().all(Vec::is_empty)
     }
@@ -79,6 +86,8 @@ pub struct AssocRules {
     pub id: AssocId,
     /// It still exists.
     pub living: bool,
+    /// Under which names its usage is counted; `None`: it is that of an account.
+    pub who: Option<Who>,
     /// Name of its account.
     pub account_name: String,
     /// It is for this partition only.
@@ -115,6 +124,8 @@ pub struct AccountingTable {
     qos: BTreeMap<String, QosRules>,
     /// Living associations of each user, by number.
     of_user: FxHashMap<String, Vec<AssocId>>,
+    /// Living associations of accounts themselves, by name.
+    of_account: FxHashMap<String, AssocId>,
     /// WCKeys of each user, and which one is the default.
     wckeys: FxHashMap<String, Vec<(String, bool)>>,
 }
@@ -139,6 +150,7 @@ impl AccountingTable {
             AssocRules {
                 id,
                 living: !association.deleted,
+                who: association.who(),
                 account_name: association.account.clone(),
                 partition: association.partition.clone(),
                 is_default: association.is_default,
@@ -151,9 +163,11 @@ impl AccountingTable {
         };
         let qos = entities.qos.iter().filter(|(_, qos)| !qos.deleted);
         let mut of_user: FxHashMap<String, Vec<AssocId>> = FxHashMap::default();
+        let mut of_account = FxHashMap::default();
         for association in of_cluster().filter(|a| !a.deleted) {
-            if let Some(user) = &association.user {
-                of_user.entry(user.clone()).or_default().push(association.id);
+            match &association.user {
+                Some(user) => of_user.entry(user.clone()).or_default().push(association.id),
+                None => _ = of_account.insert(association.account.clone(), association.id),
             }
         }
         let mut wckeys: FxHashMap<String, Vec<(String, bool)>> = FxHashMap::default();
@@ -163,6 +177,7 @@ impl AccountingTable {
         Self {
             associations: of_cluster().map(|a| (a.id, rules(a))).collect(),
             of_user,
+            of_account,
             wckeys,
             qos: qos
                 .map(|(name, record)| {
@@ -179,23 +194,63 @@ impl AccountingTable {
         &self.names
     }
 
+    /// Nothing is known of accounts and users.
+    pub fn has_no_associations(&self) -> bool {
+        self.associations.is_empty()
+    }
+
     /// Nothing came from accounting yet.
     pub fn is_empty(&self) -> bool {
         self.associations.is_empty() && self.qos.is_empty()
     }
 
-    /// The association of a user's job in an account (`None`: his default), for that partition if there is one for it, else for all
-    /// partitions.
-    pub fn association_of(&self, user: &str, account: Option<&str>, partition: Option<&str>) -> Option<&AssocRules> {
-        let user = user.to_ascii_lowercase();
-        let all = || self.of_user.get(&user).into_iter().flatten().filter_map(|id| self.associations.get(id));
-        let account = match account {
-            Some(account) => account,
-            None => all().find(|rules| rules.is_default)?.account_name.as_str(),
+    /// The living association of a job: of its user in its account, for its partition if there is one for that, else for all
+    /// partitions. Which account that is, the association says that was found when the job came; a job that has none any more, or
+    /// came before accounts were enforced, goes by what it names, or by its user's default.
+    pub fn association_of(&self, job: Affiliation<&str>) -> Option<&AssocRules> {
+        let known = job.association.and_then(|id| self.association(id)).filter(|rules| rules.living);
+        let Some((known, who)) = known.and_then(|rules| Some((rules, rules.who.as_ref()?))) else {
+            let user = lower(job.user);
+            let named = job.account.filter(|account| !account.is_empty()).map(lower);
+            let default =
+                || self.of_user(&user).find(|rules| rules.is_default).map(|rules| rules.account_name.as_str());
+            let account = named.as_deref().or_else(default)?;
+            return self.within(&user, account, job.partition);
         };
-        let within = || all().filter(|rules| rules.account_name == account);
-        let named = within().find(|rules| rules.partition.is_some() && rules.partition.as_deref() == partition);
-        named.or_else(|| within().find(|rules| rules.partition.is_none()))
+        Some(self.within(&who.user, &who.account, job.partition).unwrap_or(known))
+    }
+
+    /// Living associations of a user.
+    fn of_user(&self, user: &str) -> impl Iterator<Item = &AssocRules> {
+        self.of_user.get(user).into_iter().flatten().filter_map(|id| self.associations.get(id))
+    }
+
+    /// Those of a user in an account: that for the partition, else that for all partitions.
+    fn within(&self, user: &str, account: &str, partition: Option<&str>) -> Option<&AssocRules> {
+        let within = || self.of_user(user).filter(|rules| rules.account_name == account);
+        let own = within().find(|rules| rules.partition.is_some() && rules.partition.as_deref() == partition);
+        own.or_else(|| within().find(|rules| rules.partition.is_none()))
+    }
+
+    /// Does anybody have a limit of minutes that were used?
+    pub fn limits_minutes(&self) -> bool {
+        let of_groups = || self.associations.values().flat_map(|rules| &rules.groups).map(|(_, limits)| limits);
+        self.qos.values().map(|qos| &qos.limits).chain(of_groups()).any(Compiled::limits_minutes)
+    }
+
+    /// The limits of groups that the use of a user in an account counts for: those of the user's association, or where that is gone
+    /// of the account's.
+    fn groups_of(&self, who: &Who) -> &[(AssocId, Compiled)] {
+        let own = self.of_user(&who.user).find(|rules| rules.who.as_ref() == Some(who));
+        let account = || self.associations.get(self.of_account.get(&who.account)?);
+        own.or_else(account).map_or(&[], |rules| rules.groups.as_slice())
+    }
+
+    /// The QOS of a job: that which it names, the default of its association, or `normal`. `None`: there is no such QOS.
+    pub fn qos_of(&self, job: Affiliation<&str>, association: Option<&AssocRules>) -> Option<&QosRules> {
+        let named = job.qos.filter(|name| !name.is_empty());
+        let default = || association.and_then(|rules| rules.default_qos.as_deref());
+        self.qos(named.or_else(default).unwrap_or(NORMAL))
     }
 
     /// The WCKey of a user's jobs that name none.
@@ -223,24 +278,34 @@ impl AccountingTable {
     }
 }
 
-/// What was used in the past, and by running jobs until now, with decay. Whoever knows the records fills it.
+/// What was used in the past, and by running jobs until the moment of the snapshot, with decay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PastUsage {
-    /// Of each association, with that of those below it.
-    pub associations: BTreeMap<AssocId, Past>,
-    /// Of each QOS, by its number.
-    pub qos: BTreeMap<u32, Past>,
-    /// The fair-share factor of each association.
-    pub fair_share: BTreeMap<AssocId, f64>,
+    /// Of each association with a limit of minutes, with that of those below it.
+    pub associations: BTreeMap<AssocId, Flow>,
+    /// Of each QOS with such a limit, by its number.
+    pub qos: BTreeMap<u32, Flow>,
+    /// The fair-share factor of each association, as of its last calculation.
+    pub fair_share: Arc<BTreeMap<AssocId, f64>>,
 }
 
-/// What one of them used.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Past {
-    /// Amounts of TRES times seconds, by name.
-    pub tres_secs: BTreeMap<String, f64>,
-    /// Run time of jobs, seconds.
-    pub wall_secs: f64,
+impl PastUsage {
+    /// Adds what a user in an account used, where there is a limit for it. `flow` is only asked then.
+    pub fn add(&mut self, table: &AccountingTable, who: &Who, flow: impl FnOnce() -> Flow) {
+        let groups = table.groups_of(who).iter().filter(|(_, limits)| limits.limits_minutes());
+        let ids: Vec<AssocId> = groups.map(|(id, _)| *id).collect();
+        if !ids.is_empty() {
+            let flow = flow();
+            ids.into_iter().for_each(|id| self.associations.entry(id).or_default().add(&flow));
+        }
+    }
+
+    /// The same of a QOS.
+    pub fn add_qos(&mut self, table: &AccountingTable, name: &str, flow: impl FnOnce() -> Flow) {
+        if let Some(qos) = table.qos(name).filter(|qos| qos.limits.limits_minutes()) {
+            self.qos.insert(qos.record.id, flow());
+        }
+    }
 }
 
 /// What running jobs of a holder have together.
@@ -425,7 +490,8 @@ impl Accounting {
             |job: &&Arc<JobView>| matches!(job.state, JobState::Configuring | JobState::Running | JobState::Suspended);
         let mut count =
             |job: &JobView, partition: &str, what: (&[AllocatedNode], &Licenses), end: Option<Timestamp>| {
-                let standing = self.standing(job, of_partition.get(partition).copied().flatten());
+                let of_partition = of_partition.get(partition).copied().flatten();
+                let standing = self.standing(Affiliation::of(job).within(partition), of_partition);
                 let holders = standing.holders();
                 if !holders.is_empty() {
                     let left = end.map(|end| end.since(now).as_secs());
@@ -450,21 +516,20 @@ impl Accounting {
     }
 
     /// The association and QOS of a job in a partition with that QOS.
-    pub(crate) fn standing(&self, job: &JobView, partition_qos: Option<&str>) -> Standing<'_> {
-        // Jobs that came before accounts were enforced, or whose association was deleted and made again, go by its names.
-        let partition = job.allocation.as_ref().map(|run| &run.partition).or(job.partitions.first());
-        let by_name =
-            || self.table.association_of(&job.user, job.spec.account.as_deref(), partition.map(String::as_str));
-        let known = job.association.and_then(|id| self.table.association(id)).filter(|rules| rules.living);
-        let association = known.or_else(by_name);
-        let default = || association.and_then(|rules| rules.default_qos.as_deref()).or(Some(NORMAL));
-        let own = job.spec.qos.as_deref().or_else(default).and_then(|name| self.table.qos(name));
+    pub(crate) fn standing(&self, job: Affiliation<&str>, partition_qos: Option<&str>) -> Standing<'_> {
+        let association = self.table.association_of(job);
+        let own = self.table.qos_of(job, association);
         let of_partition = partition_qos.and_then(|name| self.table.qos(name));
         let first = own.is_some_and(|qos| qos.record.has(QosFlag::OverPartQos));
         let mut qos: Vec<&QosRules> =
             if first { [own, of_partition] } else { [of_partition, own] }.into_iter().flatten().collect();
         qos.dedup_by_key(|qos| qos.record.id);
         Standing { id: association.map(|rules| rules.id), association, own, qos, uid: job.uid }
+    }
+
+    /// The same while it is considered in that partition.
+    pub(crate) fn standing_in(&self, job: &JobView, partition: &PartitionFacts) -> Standing<'_> {
+        self.standing(Affiliation::of(job).within(&partition.name), partition.qos.as_deref())
     }
 
     /// How many times the minutes of a job of that QOS count (`UsageFactorSafe`).
@@ -536,6 +601,11 @@ impl Accounting {
         let places = nodes.iter().map(|node| node.index.0 as usize).collect();
         Demand { amounts, on_node, nodes: Some(places), secs, factor: self.factor(standing) }
     }
+}
+
+/// Names are nearly always in lower case already.
+fn lower(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|b| b.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
 }
 
 /// Generic resources that a job asks for, by name and by name and type; asked for in several ways, the greatest counts.

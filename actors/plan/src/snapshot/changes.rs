@@ -20,7 +20,7 @@ pub enum Fact {
     Closings,
     /// Advance reservations, and which jobs may use them.
     Reservations,
-    /// Associations, QOS and their limits, and what was used in the past.
+    /// Associations, QOS and their limits, and fair shares. What was used is read anew.
     Accounting,
 }
 
@@ -37,7 +37,7 @@ impl Fact {
             Self::Closings => before.reservations.closings(None, now) == view.reservations.closings(None, now),
             Self::Accounting => {
                 let (before, now) = (&before.accounting, &view.accounting);
-                same(&before.table, &now.table) && same(&before.past, &now.past)
+                same(&before.table, &now.table) && same(&before.past.fair_share, &now.past.fair_share)
             }
             Self::Reservations => before.reservations.are_the_same(&view.reservations),
         }

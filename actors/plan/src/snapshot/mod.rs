@@ -15,10 +15,12 @@
 //! | [`preempt`] | which jobs may preempt which |
 //! | [`qos`] | qualities of service |
 //! | [`accounting`] | associations and QOS with their limits, and what jobs have of them |
+//! | [`affiliation`] | what decides under which of these a job is |
 //! | [`changes`] | what rules read, and whether that is equal in two snapshots |
 //! | `units` | keeps other jobs away from those with exclusive leaf switches or blocks |
 
 pub mod accounting;
+pub mod affiliation;
 pub mod bounds;
 pub mod caps;
 pub mod changes;

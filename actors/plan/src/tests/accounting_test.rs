@@ -5,8 +5,9 @@
 use crate::{
     fixtures::cluster,
     plan::{Plan, kept::plan_to_keep, plan},
+    rules::minutes::{Minutes, minutes},
     snapshot::{
-        accounting::{Accounting, AccountingTable, Past, PastUsage},
+        accounting::{Accounting, AccountingTable, PastUsage},
         facts::{AllocationUnit, ClusterView},
         licenses::LicenseFacts,
     },
@@ -18,6 +19,7 @@ use garrick_model::{
         association::AssocId,
         limits::{Amounts, Count, Limits, TresLimit},
         qos::QosFlag,
+        used::{Flow, Used},
     },
     gres::{GresCount, GresEntry, GresRequest, GresShare},
     ids::{JobId, NodeIndex},
@@ -27,7 +29,7 @@ use garrick_model::{
     state::JobState,
     testing::{array, entities, hold, job, node, spec},
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, Allocation, JobView, NodeHold},
+    view::{AllocatedNode, Allocation, JobView, NodeHold, SuspendTimes},
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -290,12 +292,17 @@ fn a_job_that_starts_counts_before_it_shows_its_run() {
     assert_eq!(beside_one_that_starts(|hold| hold.completing = true), [""], "its last run is over");
 }
 
+/// So many seconds of CPUs.
+fn used(cpu_secs: f64) -> Flow {
+    Flow { used: Used { tres: [("cpu".to_owned(), cpu_secs)].into(), wall_secs: 0.0 }, ..Flow::default() }
+}
+
 #[test]
 fn used_minutes_count_and_only_safe_looks_ahead() {
     let minutes = limited(On::Physics, tres(TresLimit::GrpTresMins, "cpu", 10));
     let with = |used_minutes: f64, safe: bool| {
         let mut view = site(queue(vec![asks(1)]), &minutes);
-        let past = Past { tres_secs: [("cpu".to_owned(), used_minutes * 60.0)].into(), wall_secs: 0.0 };
+        let past = used(used_minutes * 60.0);
         view.accounting.past =
             Arc::new(PastUsage { associations: [(AssocId(3), past)].into(), ..PastUsage::default() });
         if !safe {
@@ -376,7 +383,8 @@ fn a_share_below_the_threshold_of_the_qos_makes_jobs_wait() {
     normal.flags.insert(QosFlag::EnforceUsageThreshold);
     let with = |share: f64| {
         let mut view = site(queue(vec![asks(1)]), &all);
-        view.accounting.past = Arc::new(PastUsage { fair_share: [(AssocId(4), share)].into(), ..PastUsage::default() });
+        view.accounting.past =
+            Arc::new(PastUsage { fair_share: Arc::new([(AssocId(4), share)].into()), ..PastUsage::default() });
         outcome(&plan(&view, NOW), 1).pop().unwrap()
     };
     assert_eq!((with(0.3), with(0.4)), ("QOSUsageThreshold".to_owned(), String::new()));
@@ -486,4 +494,113 @@ fn a_repair_offers_a_start_to_who_waited_for_a_limit_and_a_changed_limit_needs_a
     assert_eq!(repaired.starts.iter().map(|start| start.job.0).collect::<Vec<_>>(), [2]);
     let other = site(vec![waiting[1].clone()], &limited(On::Physics, count(Count::GrpJobs, 0)));
     assert!(kept.repair(other, NOW).is_err());
+}
+
+#[test]
+fn a_repair_finds_who_comes_under_a_limit_among_any_number_of_jobs() {
+    let one = limited(On::Physics, count(Count::GrpJobs, 1));
+    // Each asks for another run time; those behind them for the same one.
+    let kinds = (1..=700).map(|secs| JobSpec { time_limit: Some(TimeLimit::Secs(300 + secs)), ..asks(1) });
+    let same = (0..700).map(|_| asks(1));
+    let waiting = queue(kinds.chain(same).collect());
+    let (first, kept) = plan_to_keep(site(waiting.clone(), &one), NOW);
+    assert_eq!(first.starts.iter().map(|start| start.job.0).collect::<Vec<_>>(), [1]);
+    let mut kept = kept.unwrap();
+    for runs in 1..4_u32 {
+        let waits = waiting[runs as usize..].to_vec();
+        let mut busy = site(waits.clone(), &one);
+        let run = running(&mut busy, runs, 1, 300);
+        busy.accounting = busy.accounting.clone().counting(&[run], &[], &busy.partitions, NOW);
+        let (repaired, now_kept) = kept.repair(busy, NOW).unwrap();
+        assert!(repaired.starts.is_empty() && !now_kept.is_stale());
+        let (repaired, now_kept) = now_kept.repair(site(waits, &one), NOW).unwrap();
+        assert_eq!(repaired.starts.iter().map(|start| start.job.0).collect::<Vec<_>>(), [runs + 1]);
+        assert!(!now_kept.is_stale(), "nobody was left out");
+        kept = now_kept;
+    }
+}
+
+#[test]
+fn used_minutes_are_read_anew_by_repairs() {
+    let minutes = limited(On::Physics, tres(TresLimit::GrpTresMins, "cpu", 10));
+    let after = |used_minutes: f64| {
+        let mut view = site(queue(vec![asks(1)]), &minutes);
+        let associations = [(AssocId(3), used(used_minutes * 60.0))].into();
+        view.accounting.past = Arc::new(PastUsage { associations, ..PastUsage::default() });
+        view
+    };
+    let (first, kept) = plan_to_keep(after(8.0), NOW);
+    assert_eq!(outcome(&first, 1), ["AssocGrpCPUMinutesLimit"]);
+    let (repaired, kept) = kept.unwrap().repair(after(6.0), NOW).unwrap();
+    assert!(repaired.starts.is_empty());
+    let (repaired, _) = kept.repair(after(4.9), NOW).unwrap();
+    assert_eq!(repaired.starts.len(), 1, "what decays frees it");
+}
+
+/// A run of alice's on two CPUs, where limits hold without `safe`, and what limits of minutes say of it.
+fn of_minutes(limits: &Entities, past: Flow, change: impl FnOnce(&mut JobView)) -> Minutes {
+    let mut view = site(Vec::new(), limits);
+    let run = running(&mut view, 99, 2, 3600);
+    let mut run = Arc::unwrap_or_clone(run);
+    run.start_time = Some(Timestamp(NOW.0 - 300_000));
+    change(&mut run);
+    view.accounting.enforce = [EnforceWord::Limits].into_iter().collect();
+    let qos = [(1, past.clone())].into();
+    let associations = [(AssocId(3), past)].into();
+    view.accounting.past = Arc::new(PastUsage { associations, qos, ..PastUsage::default() });
+    let said = minutes(&view, &[Arc::new(run.clone())], NOW);
+    view.accounting.enforce = [EnforceWord::Safe].into_iter().collect();
+    assert_eq!(minutes(&view, &[Arc::new(run)], NOW), Minutes::default(), "with safe none is ended");
+    said
+}
+
+/// Why the run is ended; else in how many seconds it reaches a limit.
+fn said(minutes: &Minutes) -> (Vec<String>, Option<u64>) {
+    let why = minutes.over.iter().map(|(job, _, reason)| {
+        assert_eq!(*job, JobId(99));
+        reason.text().into_owned()
+    });
+    (why.collect(), minutes.next.map(|at| at.since(NOW).as_secs()))
+}
+
+#[test]
+fn runs_that_reach_a_limit_of_minutes_are_ended() {
+    let flow = |secs: f64| Flow { rate: used(2.0).used, ..used(secs) };
+    for (on, why) in [(On::Physics, "AssocGrpCPUMinutesLimit"), (On::Normal, "QOSGrpCPUMinutesLimit")] {
+        let ten = limited(on, tres(TresLimit::GrpTresMins, "cpu", 10));
+        assert_eq!(said(&of_minutes(&ten, flow(600.0), |_| {})), (vec![why.to_owned()], None));
+        assert_eq!(said(&of_minutes(&ten, flow(540.0), |_| {})), (vec![], Some(29)), "60 CPU seconds are left");
+        let ends = |run: &mut JobView| run.ending = Some(JobState::Cancelled);
+        assert_eq!(said(&of_minutes(&ten, flow(600.0), ends)), (vec![], None), "it ends already");
+        assert_eq!(said(&of_minutes(&ten, used(540.0), |_| {})), (vec![], None), "nothing more is used");
+        let decays = Flow { half_life_secs: 60, ..flow(540.0) };
+        assert_eq!(said(&of_minutes(&ten, decays, |_| {})), (vec![], None), "it decays faster");
+    }
+    let other = limited(On::Physics, tres(TresLimit::GrpTresMins, "gres/gpu", 0));
+    assert_eq!(said(&of_minutes(&other, flow(600.0), |_| {})), (vec![], None), "it has no such TRES");
+    let wall = limited(On::Physics, count(Count::GrpWall, 1));
+    assert_eq!(said(&of_minutes(&wall, flow(600.0), |_| {})), (vec![], None), "that limit lets no job start");
+}
+
+#[test]
+fn a_run_that_has_used_up_its_own_minutes_is_ended() {
+    for (on, why) in [(On::Alice, "AssocMaxCpuMinutesPerJobLimit"), (On::Normal, "QOSMaxCpuMinutesPerJobLimit")] {
+        let limit = |most| limited(on, tres(TresLimit::MaxTresMinsPerJob, "cpu", most));
+        assert_eq!(said(&of_minutes(&limit(10), Flow::default(), |_| {})), (vec![why.to_owned()], None));
+        assert_eq!(said(&of_minutes(&limit(12), Flow::default(), |_| {})), (vec![], Some(60)));
+        let mut half = limit(10);
+        half.qos.get_mut("normal").unwrap().usage_factor = 0.5;
+        assert_eq!(said(&of_minutes(&half, Flow::default(), |_| {})), (vec![], Some(300)), "UsageFactor counts");
+        let stands = |run: &mut JobView| {
+            run.state = JobState::Suspended;
+            let at = Timestamp(NOW.0 - 30_000);
+            run.suspended = Some(SuspendTimes { at, stood_ms: 0, by_admin: false, yielded: None, waits_turn: false });
+        };
+        assert_eq!(said(&of_minutes(&limit(10), Flow::default(), stands)), (vec![], None), "it stands still");
+    }
+    // A job that could use them up starts nevertheless.
+    let mut view = site(queue(vec![asks(2)]), &limited(On::Alice, tres(TresLimit::MaxTresMinsPerJob, "cpu", 6)));
+    assert_eq!(outcome(&plan(&view, NOW), 1), ["AssocMaxCpuMinutesPerJobLimit"]);
+    view.accounting.enforce = [EnforceWord::Limits].into_iter().collect();
+    assert_eq!(outcome(&plan(&view, NOW), 1), [""]);
 }

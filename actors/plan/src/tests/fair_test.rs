@@ -1,7 +1,10 @@
 //! Fair shares: Slurm's own examples and output, and the definition of Fair Tree, for any tree.
 #![allow(clippy::unwrap_used)]
 
-use crate::rules::fair::{FairShares, Method};
+use crate::{
+    rules::fair::{FairShares, Method},
+    snapshot::accounting::AccountingTable,
+};
 use garrick_model::{
     entities::{
         Entities,
@@ -42,7 +45,12 @@ fn entities(all: impl IntoIterator<Item = Association>) -> Arc<Entities> {
 }
 
 fn shares(entities: &Arc<Entities>, usage: &[(&str, &str, f64)], method: Method) -> FairShares {
-    FairShares::new(Arc::clone(entities), "c", &used(usage), method, Timestamp(0))
+    of_usage(entities, &used(usage), method)
+}
+
+fn of_usage(entities: &Arc<Entities>, used: &BTreeMap<Who, Used>, method: Method) -> FairShares {
+    let table = Arc::new(AccountingTable::new(entities, "c"));
+    FairShares::new(Arc::clone(entities), table, "c", used, method, Timestamp(0))
 }
 
 fn factor(shares: &FairShares, id: u32) -> f64 {
@@ -241,7 +249,7 @@ proptest! {
         users in proptest::collection::vec((any::<u32>(), 1..4_u32, 0..5_u32), 1..30),
     ) {
         let (known, usage) = made(&(accounts, users));
-        let all = FairShares::new(Arc::clone(&known), "c", &usage, Method::Tree, Timestamp(0));
+        let all = of_usage(&known, &usage, Method::Tree);
         let ways: Vec<(AssocId, Vec<AssocId>)> = known
             .associations
             .values()

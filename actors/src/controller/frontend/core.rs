@@ -9,6 +9,7 @@ use super::{
     queries::LONGEST_START,
     sight::Sight,
     site_checks::Checking,
+    submit_limits::Move,
     updates::Update,
 };
 use crate::{
@@ -125,6 +126,14 @@ impl Turn<'_> {
     }
 }
 
+/// Passes on what was computed elsewhere; `None`: it failed, and the requester is let go.
+fn tell(turn: &mut Turn<'_>, request: u64, reply: Option<CommandReply>) {
+    match reply {
+        Some(reply) => turn.answer(request, reply),
+        None => turn.run(FrontendErrand::Drop(request)),
+    }
+}
+
 /// The core of the frontend.
 pub struct FrontendCore {
     pub(super) sight: Arc<dyn Sight>,
@@ -142,8 +151,12 @@ pub struct FrontendCore {
     pub(super) installing: HashMap<u64, Installing>,
     /// Number of plans that are being made for queries.
     pub(super) plans: usize,
+    /// Number of answers about shares that are being made.
+    pub(super) boards: usize,
     /// Agents that were declined.
     pub(super) declined: HashMap<String, Refusal>,
+    /// Changes of jobs' accounts, QOS and partitions that their owners were asked for, by request.
+    pub(super) moves: BTreeMap<(u64, JobId), Move>,
 }
 
 impl FrontendCore {
@@ -160,7 +173,9 @@ impl FrontendCore {
             requests: 0,
             installing: HashMap::new(),
             plans: 0,
+            boards: 0,
             declined: HashMap::new(),
+            moves: BTreeMap::new(),
         }
     }
 
@@ -445,10 +460,11 @@ impl Owner for FrontendCore {
             FrontendInput::Told { request, reply } => {
                 // A requester who has the answer may send the next query.
                 self.plans = self.plans.saturating_sub(1);
-                match reply {
-                    Some(reply) => turn.answer(request, reply),
-                    None => turn.run(FrontendErrand::Drop(request)),
-                }
+                tell(turn, request, reply);
+            }
+            FrontendInput::Shown { request, reply } => {
+                self.boards = self.boards.saturating_sub(1);
+                tell(turn, request, reply);
             }
             FrontendInput::Connected { node, registration, joining: Some((joining, address)) } => {
                 self.joins(turn, node, joining, address, registration);

@@ -89,9 +89,6 @@ impl Sight for Shown {
     fn priority_rules(&self) -> Option<Arc<priority::Rules>> {
         None
     }
-    fn entities(&self) -> Arc<garrick_model::entities::Entities> {
-        Arc::default()
-    }
     fn job_site(&self) -> Arc<JobSite> {
         Arc::default()
     }

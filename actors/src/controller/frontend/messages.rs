@@ -1,5 +1,6 @@
 //! The frontend's inputs, its questions to owners, and its effects at ports.
 
+use super::shares::SharesAsk;
 use crate::{
     log::Saved,
     messages::crontab::InstallCrontab,
@@ -97,6 +98,13 @@ pub enum FrontendInput {
         /// Reply; `None`: it failed.
         reply: Option<CommandReply>,
     },
+    /// Answer to [`FrontendErrand::Shares`].
+    Shown {
+        /// Request.
+        request: u64,
+        /// Reply; `None`: it failed.
+        reply: Option<CommandReply>,
+    },
     /// An agent connected.
     Connected {
         /// Node that it says it is.
@@ -143,6 +151,7 @@ impl FrontendInput {
             Self::Next => "Serve",
             Self::Answered { .. } => "Answered",
             Self::Told { .. } => "Told",
+            Self::Shown { .. } => "Shown",
             Self::Connected { .. } => "AgentConnected",
             Self::AgentGone { .. } => "AgentGone",
             Self::AgentSaid { message, .. } => agent_message_name(message),
@@ -322,6 +331,15 @@ pub enum FrontendErrand {
         at: Timestamp,
         /// What the site's own checks say to the user.
         said: Vec<String>,
+    },
+    /// Compute shares, usage and loads of associations, at that time. This walks all of them, and all jobs.
+    Shares {
+        /// Request.
+        request: u64,
+        /// What of it.
+        ask: SharesAsk,
+        /// When.
+        at: Timestamp,
     },
     /// Tell the commands that watch the job.
     Notify {

@@ -59,7 +59,7 @@ fn in_partition(rules: &priority::Rules, job: &JobView, partition: &str) -> JobP
     };
     // Those by which it is judged, also where it names none.
     let association = rules.fair.association(job);
-    let qos = rules.fair.qos_of(job, association).map(|qos| qos.name.clone());
+    let qos = rules.fair.qos_of(job).map(|qos| qos.name.clone());
     JobPriority {
         job: job.id,
         array_task: job.array_task,

@@ -89,8 +89,8 @@ impl FrontendCore {
                 false => Err(Refusal::AccessDenied),
             },
             CommandRequest::ListPriorities => Ok(Some(self.list_priorities(by))),
-            CommandRequest::ListShares => Ok(Some(self.list_shares(by, now, false))),
-            CommandRequest::ShowAssociations => Ok(Some(self.list_shares(by, now, true))),
+            CommandRequest::ListShares => self.list_shares(turn, request, by, false),
+            CommandRequest::ShowAssociations => self.list_shares(turn, request, by, true),
             CommandRequest::ShowStatistics => {
                 turn.run(FrontendErrand::ShowStatistics(request));
                 Ok(None)

@@ -2,8 +2,15 @@
 //! what of it: with `PrivateData=usage` a user's own associations and those that he coordinates, with `users` his own record, as
 //! scontrol(1) says.
 
-use super::core::FrontendCore;
-use crate::{controller::shells::fair, messages::job::Authority};
+use super::{
+    core::{FrontendCore, Reply, Turn},
+    messages::FrontendErrand,
+    submit::TOO_MANY_QUESTIONS,
+};
+use crate::{
+    controller::shells::{env::Env, fair},
+    messages::job::Authority,
+};
 use garrick_model::{
     config::PrivateKind,
     entities::{
@@ -15,6 +22,7 @@ use garrick_model::{
         command::CommandReply,
         shares::{AssocView, Load, QosView, SharesBoard, UserView},
     },
+    refusal::Refusal,
     time::Timestamp,
     view::JobView,
 };
@@ -24,35 +32,60 @@ use std::{
     sync::Arc,
 };
 
+/// Most of these answers that are made at once.
+const BOARDS: usize = 8;
+
+/// What of it is asked for, and may be seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharesAsk {
+    /// Also QOS and users.
+    with_qos: bool,
+    /// The user's name.
+    name: String,
+    /// What others have of associations is hidden from him.
+    hides_associations: bool,
+    /// The same of QOS.
+    hides_qos: bool,
+    /// Other users are hidden from him.
+    hides_users: bool,
+}
+
 impl FrontendCore {
-    pub(super) fn list_shares(&self, by: Authority, now: Timestamp, with_qos: bool) -> CommandReply {
-        let entities = self.sight.entities();
-        let config = self.sight.config();
-        let shares = fair::shares(Arc::clone(&entities), self.sight.committed(), &config, now);
-        let name = self.sight.users().user(by.uid).map(|user| user.name).unwrap_or_default();
-        let private = self.hides(by, PrivateKind::Usage) || self.hides(by, PrivateKind::Users);
-        let seen = private.then(|| fair::visible(&entities, &config.cluster_name, &name.to_ascii_lowercase()));
-        let mut loads = Loads::of(&shares, &self.sight.boards().jobs.live(), now);
-        let sees = |own: &Association| seen.as_ref().is_none_or(|seen| seen.contains(&own.id));
-        let associations = shares
-            .iter()
-            .filter(|(own, _)| sees(own))
-            .map(|(own, share)| view(own, share, &entities, &mut loads))
-            .collect();
-        let mut board = SharesBoard {
-            fair_tree: shares.method == Method::Tree,
-            tres: names(&entities),
-            associations,
-            ..SharesBoard::default()
-        };
-        if with_qos {
-            let private = self.hides(by, PrivateKind::Usage);
-            board.qos = loads.qos(&shares, private.then_some(name.as_str()));
-            let own = self.hides(by, PrivateKind::Users).then_some(name);
-            board.users = users(&entities, &config.cluster_name, own.as_deref());
+    pub(super) fn list_shares(&mut self, turn: &mut Turn<'_>, request: u64, by: Authority, with_qos: bool) -> Reply {
+        if self.boards >= BOARDS {
+            return Err(Refusal::RetryAfter { after: TOO_MANY_QUESTIONS });
         }
-        CommandReply::Shares(Box::new(board))
+        let name = self.sight.users().user(by.uid).map(|user| user.name).unwrap_or_default();
+        let (hides_qos, hides_users) = (self.hides(by, PrivateKind::Usage), self.hides(by, PrivateKind::Users));
+        let hides_associations = hides_qos || hides_users;
+        self.boards += 1;
+        let ask = SharesAsk { with_qos, name, hides_associations, hides_qos, hides_users };
+        turn.run(FrontendErrand::Shares { request, ask, at: turn.now });
+        Ok(None)
     }
+}
+
+/// The answer: a walk over all associations, and over all jobs.
+pub(super) fn board(env: &Env, ask: &SharesAsk, now: Timestamp) -> CommandReply {
+    let (config, shares) = (env.config(), fair::of_now(env, now));
+    let entities = &shares.entities;
+    let visible = || fair::visible(entities, &config.cluster_name, &ask.name.to_ascii_lowercase());
+    let seen = ask.hides_associations.then(visible);
+    let mut loads = Loads::of(&shares, &env.boards.jobs.live(), now);
+    let sees = |own: &Association| seen.as_ref().is_none_or(|seen| seen.contains(&own.id));
+    let shown = shares.iter().filter(|(own, _)| sees(own));
+    let associations = shown.map(|(own, share)| view(own, share, entities, &mut loads)).collect();
+    let mut board = SharesBoard {
+        fair_tree: shares.method == Method::Tree,
+        tres: names(entities),
+        associations,
+        ..SharesBoard::default()
+    };
+    if ask.with_qos {
+        board.qos = loads.qos(&shares, ask.hides_qos.then_some(ask.name.as_str()));
+        board.users = users(entities, &config.cluster_name, ask.hides_users.then_some(ask.name.as_str()));
+    }
+    CommandReply::Shares(Box::new(board))
 }
 
 /// Names of TRES in the order of their numbers.
@@ -126,7 +159,7 @@ impl Loads {
             for above in association.into_iter().flat_map(|own| shares.entities.lineage(own.id)) {
                 add(loads.associations.entry(above.id).or_default(), &own);
             }
-            let Some(qos) = shares.qos_of(job, association) else { continue };
+            let Some(qos) = shares.qos_of(job) else { continue };
             let of_qos = loads.qos.entry(qos.name.clone()).or_default();
             add(&mut of_qos.all, &own);
             if let Some(account) = association.map(|own| own.account.clone()) {

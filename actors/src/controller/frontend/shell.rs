@@ -4,6 +4,7 @@
 use super::{
     core::FrontendCore,
     messages::{AgentErrand, Ask, FrontendErrand, FrontendInput, HostAsk, Passed, Said},
+    shares::{self, SharesAsk},
     sight::Sight,
     site_checks::Checked,
     streams::{self, AgentQueries, Tracing},
@@ -36,7 +37,6 @@ use crate::{
 use garrick_events::records::node::SavedNode;
 use garrick_model::{
     config::{AUDIT_RPCS, Config},
-    entities::Entities,
     ids::{JobId, Sluid},
     messages::{
         command::{Caller, CommandReply, CommandRequest, MessageCount},
@@ -96,9 +96,6 @@ impl Sight for Env {
     }
     fn accounting(&self) -> Accounting {
         Self::accounting(self)
-    }
-    fn entities(&self) -> Arc<Entities> {
-        Self::entities(self)
     }
     fn job_site(&self) -> Arc<JobSite> {
         Self::job_site(self)
@@ -298,6 +295,13 @@ impl FrontendHands {
             let reply = plan.await.ok().map(|reply| Checked::saying(said).with(reply));
             Some(FrontendInput::Told { request, reply })
         }))
+    }
+
+    /// Computes shares, on a thread of its own.
+    fn shares(&self, request: u64, ask: SharesAsk, at: Timestamp) -> Came<FrontendInput> {
+        let env = Arc::clone(&self.env);
+        let made = tokio::task::spawn_blocking(move || shares::board(&env, &ask, at));
+        Came::Soon(Box::pin(async move { Some(FrontendInput::Shown { request, reply: made.await.ok() }) }))
     }
 
     /// What the shells counted and what there is now; the scheduler adds its part, and answers.
@@ -612,6 +616,7 @@ impl Shell for FrontendCore {
             FrontendErrand::Ask { question, asks, within } => return ask_all(env, question, asks, within),
             FrontendErrand::Pass { request, to } => return hands.pass(env, request, to),
             FrontendErrand::When { request, jobs, at, said } => return hands.when(request, jobs, at, said),
+            FrontendErrand::Shares { request, ask, at } => return hands.shares(request, ask, at),
             FrontendErrand::Host(request, ask) => hands.host(request, ask),
             FrontendErrand::ShowStatistics(request) => return hands.statistics(env, request),
             FrontendErrand::ResetStatistics(request) => return hands.reset_statistics(env, request),

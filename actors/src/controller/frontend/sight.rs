@@ -8,7 +8,7 @@ use crate::{
     submission::users::UserDirectory,
 };
 use garrick_events::records::node::SavedNode;
-use garrick_model::{config::Config, entities::Entities, ids::JobId, view::LicenseView};
+use garrick_model::{config::Config, ids::JobId, view::LicenseView};
 use garrick_plan::{rules::priority, snapshot::accounting::Accounting};
 use jiff::tz::TimeZone;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -37,8 +37,6 @@ pub trait Sight: Send + Sync {
     fn accounting(&self) -> Accounting {
         Accounting::default()
     }
-    /// What accounting knows.
-    fn entities(&self) -> Arc<Entities>;
     /// Settings for jobs.
     fn job_site(&self) -> Arc<JobSite>;
     /// The saved part of a node's state, as its owner has it.

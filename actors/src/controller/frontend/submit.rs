@@ -32,7 +32,7 @@ use garrick_plan::{
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// When to ask again while too many such queries are in progress.
-const TOO_MANY_QUESTIONS: Duration = Duration::from_millis(500);
+pub(super) const TOO_MANY_QUESTIONS: Duration = Duration::from_millis(500);
 
 /// Most queries with a plan of their own that are answered at once.
 const PLANS: usize = 2;
@@ -110,7 +110,7 @@ impl FrontendCore {
                 self.judge_het(&caller, by, Some(id), specs, now)?
             }
         };
-        self.check_submit_limits(&records, None, now)?;
+        self.check_submit_limits(&records)?;
         let in_order = !self.sight.config().multifactor();
         let held =
             || self.sight.entering().bytes_of(caller.uid).saturating_add(self.sight.committed().bytes_of(caller.uid));

@@ -7,8 +7,10 @@ use super::{
     messages::Said,
     selection::{Named, may_act},
     site_checks::Checked,
+    submit_limits::{Move, affiliation},
 };
 use crate::{
+    controller::shells::submitted::tasks,
     messages::job::{Authority, CHANGED_MEANWHILE, JobCommand},
     submission::{
         admission::{Change, Submitter},
@@ -16,13 +18,13 @@ use crate::{
         texts,
     },
 };
-use garrick_events::records::job::{JobRecord, Phase, Resolved};
+use garrick_events::records::job::{JobRecord, Phase, indices_of};
 use garrick_model::{
     config::McsPlugin,
     ids::JobId,
     messages::command::{Caller, CommandReply, JobChange, JobSelector},
     refusal::Refusal,
-    spec::JobSpec,
+    spec_text::array::contains_index,
     time::Timestamp,
     view::JobView,
 };
@@ -31,12 +33,22 @@ use std::sync::Arc;
 /// How often a change is judged again because its job has changed meanwhile; then the requester is told to try again.
 const MOST_TRIES: u32 = 64;
 
+/// What is asked of one job.
+struct UpdateOf<'u> {
+    request: u64,
+    by: Authority,
+    selector: &'u JobSelector,
+    change: &'u JobChange,
+}
+
 /// An update of jobs in progress.
 pub(super) struct Update {
     by: Authority,
     change: JobChange,
     checked: Checked,
     asked: OfSelectors,
+    /// Number of the request.
+    request: u64,
     /// The jobs that are being asked, in order, and where their answers belong: the selector, and the job among those it means.
     under_way: Vec<(JobId, (usize, usize))>,
     /// How often these were judged.
@@ -79,7 +91,11 @@ impl FrontendCore {
             let mut judged = Vec::with_capacity(views.len());
             for view in &views {
                 let may = if may_act(by, view) { Ok(()) } else { Err(Refusal::AccessDenied) };
-                judged.push(may.and_then(|()| self.judged(turn.now, view, by, checked.change(view.id, &change)?)));
+                let asked = |change| UpdateOf { request, by, selector: &selector, change };
+                judged.push(may.and_then(|()| {
+                    let change = checked.change(view.id, &change)?;
+                    self.judged(turn.now, view, &asked(change))
+                }));
             }
             // A refusal that is the same for all is reported once.
             if let Some(refusal) = same_refusal(&judged) {
@@ -99,7 +115,7 @@ impl FrontendCore {
             }
             asked.push((selector, sent));
         }
-        let update = Update { by, change, checked, asked, under_way, tries: 1 };
+        let update = Update { by, change, checked, asked, request, under_way, tries: 1 };
         self.ask(turn, request, asks, Then::Update(Box::new(update)));
         Ok(None)
     }
@@ -115,13 +131,15 @@ impl FrontendCore {
         let (mut asks, mut again) = (Vec::new(), Vec::new());
         for ((job, place), said) in std::mem::take(&mut update.under_way).into_iter().zip(said) {
             let result = said.done();
+            self.moves.remove(&(update.request, job));
             let has_changed = result == Some(Err(CHANGED_MEANWHILE)) && update.tries < MOST_TRIES;
             let view = self.sight.boards().jobs.get(&job).filter(|_| has_changed);
             let Some((selector, means)) = update.asked.get_mut(place.0) else { continue };
             let Some(one) = means.get_mut(place.1) else { continue };
             let judged = |view: Arc<JobView>| {
                 let change = update.checked.change(job, &update.change);
-                (change.and_then(|change| self.judged(turn.now, &view, update.by, change)), view)
+                let asked = |change| UpdateOf { request: update.request, by: update.by, selector, change };
+                (change.and_then(|change| self.judged(turn.now, &view, &asked(change))), view)
             };
             one.heard = match view.map(judged) {
                 Some((Ok(command), view)) => {
@@ -145,13 +163,8 @@ impl FrontendCore {
     }
 
     /// The command for a job; for a waiting job, with its new request.
-    fn judged(
-        &mut self,
-        now: Timestamp,
-        view: &JobView,
-        by: Authority,
-        change: &JobChange,
-    ) -> Result<JobCommand, Refusal> {
+    fn judged(&mut self, now: Timestamp, view: &JobView, asked: &UpdateOf<'_>) -> Result<JobCommand, Refusal> {
+        let UpdateOf { request, by, selector, change } = *asked;
         let plain = || JobCommand::Update(Box::new(change.clone()));
         let Some(record) = self.sight.committed().job(view.id) else { return Ok(plain()) };
         // An array's list of tasks is long and does not affect the judgement.
@@ -171,13 +184,12 @@ impl FrontendCore {
         let users = self.sight.users();
         let user = if of_user { self.user_now(caller.uid)? } else { users.user(caller.uid) };
         let owner = Submitter { caller: &caller, user, group: users.group_name(caller.gid), admin };
-        let asked = Change { record: &record, change, by };
-        let revise = self.with_rules(now, |rules| rules.revise(&owner, asked))?;
-        let place = |resolved: &Resolved, spec: &JobSpec| (resolved.association, spec.qos.clone());
-        if !by.admin && place(&revise.resolved, &revise.spec) != place(&record.resolved, &record.spec) {
-            let (spec, resolved) = (Arc::new(revise.spec.clone()), revise.resolved.clone());
-            self.check_submit_limits(&[JobRecord { spec, resolved, ..record.clone() }], Some(view.id), now)?;
-        }
+        let change = Change { record: &record, change, by };
+        let revise = self.with_rules(now, |rules| rules.revise(&owner, change))?;
+        let (spec, resolved) = (Arc::new(revise.spec.clone()), revise.resolved.clone());
+        let to = affiliation(&JobRecord { spec, resolved, ..record.clone() });
+        let change = Move { job: view.id, from: affiliation(&record), to, tasks: chosen(view, selector) };
+        self.check_move(request, change, by.admin)?;
         Ok(JobCommand::Revise(Box::new(revise)))
     }
 
@@ -199,6 +211,12 @@ impl FrontendCore {
         });
         if circular { Err(Refusal::CircularDependency) } else { Ok(()) }
     }
+}
+
+/// For how many jobs those count that a selector means of a job.
+fn chosen(view: &JobView, selector: &JobSelector) -> u64 {
+    let (Some(array), Some(ranges)) = (&view.array_pending, tasks_of(view, selector)) else { return tasks(view) };
+    indices_of(&array.ranges).into_iter().filter(|index| contains_index(&ranges, *index)).count() as u64
 }
 
 /// The refusal, if all of them are the same.

@@ -50,9 +50,10 @@ impl Entering {
         self.lock().saving.values().flatten().any(|(_, view)| such(view))
     }
 
-    /// Passes all of their views.
-    pub fn each(&self, visit: impl FnMut(&JobView)) {
-        self.lock().saving.values().flatten().map(|(_, view)| &**view).for_each(visit);
+    /// What `read` finds while none of them becomes a job, and their views.
+    pub fn beside<T>(&self, read: impl FnOnce() -> T) -> (T, Vec<Arc<JobView>>) {
+        let state = self.lock();
+        (read(), state.saving.values().flatten().map(|(_, view)| Arc::clone(view)).collect())
     }
 
     /// The log has answered. If the jobs are saved, their views are passed to `enter`, in order.

@@ -40,8 +40,8 @@ use garrick_events::{
     records::{job::JobRecord, job_event::JobEvent},
 };
 use garrick_model::{
-    config::{Config, Enforce},
-    entities::Entities,
+    config::{Config, Enforce, EnforceWord},
+    entities::{Entities, association::AssocId},
     ids::{JobId, NodeIndex, RequestId},
     messages::node::{JobCredential, NodeToController, SwitchPath},
     packed_steps::StepTally,
@@ -70,6 +70,9 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+
+/// Fair-share factors.
+type Factors = BTreeMap<AssocId, f64>;
 
 /// The views that owners publish.
 #[derive(Clone, Debug, Default)]
@@ -165,8 +168,9 @@ pub struct Env {
     entities: Board<Arc<Entities>>,
     /// What follows from them.
     associations: Board<Arc<AccountingTable>>,
-    past: Board<Arc<PastUsage>>,
     fair: Board<Arc<FairShares>>,
+    /// What limits go by of them.
+    factors: Board<Arc<Factors>>,
     /// Topologies, and the configuration that they were made from.
     topologies: RwLock<Option<(Arc<Config>, Arc<Topologies>)>>,
 }
@@ -200,8 +204,8 @@ impl Env {
             qos: Board::default(),
             entities: Board::default(),
             associations: Board::default(),
-            past: Board::default(),
             fair: Board::default(),
+            factors: Board::default(),
             topologies: RwLock::new(None),
         }
     }
@@ -315,8 +319,9 @@ impl Env {
 
     /// The settings that follow from a configuration and the followers of the log.
     pub fn made_site(&self, config: &Config, epoch: u64) -> JobSite {
-        let keeps_step_records = self.ports.log.followers().contains_key(ACCOUNTING);
-        JobSite { keeps_step_records, entities: self.entities(), ..job_site(config, epoch) }
+        let wanted = !config.enforce.has(EnforceWord::NoSteps);
+        let keeps_step_records = wanted && self.ports.log.followers().contains_key(ACCOUNTING);
+        JobSite { keeps_step_records, accounts: self.accounts(), ..job_site(config, epoch) }
     }
 
     /// Events of the log that the service of accounting has not acknowledged.
@@ -356,6 +361,11 @@ impl Env {
         self.entities.read().value.clone()
     }
 
+    /// The same for look-ups: which association and QOS a job has, and under which limits it is.
+    pub fn accounts(&self) -> Arc<AccountingTable> {
+        self.associations.read().value.clone()
+    }
+
     /// A copy came from the service of accounting. Jobs have to be told of the site then ([`Self::tell_jobs_of_site`]): to whom runs are
     /// charged is in it.
     pub fn set_entities(&self, entities: Arc<Entities>) {
@@ -376,43 +386,44 @@ impl Env {
         self.fair.read().value.clone()
     }
 
-    /// Replaces them, and with them what was used in the past, which limits go by. Only for [`fair`].
+    /// Replaces them, and with them the factors that limits go by. Only for [`fair`].
     pub(super) fn set_fair_shares(&self, shares: Arc<FairShares>) {
-        self.past.publish(Arc::new(shares.past_usage()));
+        self.factors.publish(Arc::new(shares.factors()));
         self.fair.publish(shares);
     }
 
-    /// What binds jobs of what accounting knows. What running jobs have is not counted in it.
+    /// What binds jobs of what accounting knows. What running jobs have is not counted in it, and what was used neither
+    /// ([`fair::with_past`]).
     pub fn accounting(&self) -> Accounting {
         let config = self.config();
         Accounting {
             // Without accounting there is nothing to enforce.
             enforce: if config.accounting { config.enforce.clone() } else { Enforce::default() },
-            table: self.associations.read().value.clone(),
-            past: self.past.read().value.clone(),
+            table: self.accounts(),
+            past: Arc::new(PastUsage { fair_share: self.factors.read().value.clone(), ..PastUsage::default() }),
             used: Arc::default(),
         }
     }
 
-    /// Generations of what accounting knows and of past usage.
+    /// Generations of what accounting knows and of fair shares.
     pub fn accounting_generations(&self) -> (u64, u64) {
-        (self.associations.generation(), self.past.generation())
+        (self.associations.generation(), self.factors.generation())
     }
 
     /// Waits until either is newer.
     pub async fn accounting_changed(
-        (associations, past): (Board<Arc<AccountingTable>>, Board<Arc<PastUsage>>),
+        (associations, factors): (Board<Arc<AccountingTable>>, Board<Arc<Factors>>),
         seen: (u64, u64),
     ) {
         tokio::select! {
             _ = associations.changed(seen.0) => {}
-            _ = past.changed(seen.1) => {}
+            _ = factors.changed(seen.1) => {}
         }
     }
 
     /// The boards of both.
-    pub fn accounting_boards(&self) -> (Board<Arc<AccountingTable>>, Board<Arc<PastUsage>>) {
-        (self.associations.clone(), self.past.clone())
+    pub fn accounting_boards(&self) -> (Board<Arc<AccountingTable>>, Board<Arc<Factors>>) {
+        (self.associations.clone(), self.factors.clone())
     }
 
     /// Replaces them; they follow from what accounting knows ([`Self::set_entities`]).

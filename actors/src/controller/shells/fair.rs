@@ -3,13 +3,12 @@
 //! Without accounting there is nothing of either.
 
 use super::env::Env;
-use crate::log::committed::Committed;
 use garrick_events::{
     event::ControllerEvent,
     usage::{Usage, UsageEvent, UsageRules},
 };
 use garrick_model::{
-    config::{Config, ResetPeriod},
+    config::{Config, EnforceWord, ResetPeriod},
     entities::{
         Entities,
         association::{AssocId, Association},
@@ -18,7 +17,10 @@ use garrick_model::{
     },
     time::{Timestamp, system_zone},
 };
-use garrick_plan::rules::fair::{self, FairShares, Method};
+use garrick_plan::{
+    rules::fair::{self, FairShares, Method},
+    snapshot::accounting::Accounting,
+};
 use jiff::{ToSpan as _, civil::Date, tz::TimeZone};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,18 +30,27 @@ use std::{
 
 /// Fair shares of now.
 pub fn of_now(env: &Env, now: Timestamp) -> FairShares {
-    shares(env.entities(), &env.committed, &env.config(), now)
-}
-
-/// Fair shares of a moment.
-pub fn shares(entities: Arc<Entities>, committed: &Committed, config: &Config, now: Timestamp) -> FairShares {
+    let (entities, config) = (env.entities(), env.config());
     if entities.associations.is_empty() {
         return FairShares::default();
     }
-    let usage = committed.usage();
+    let usage = env.committed.usage();
     let used: BTreeMap<Who, _> = usage.used_by_users(now).map(|(who, used)| (who.clone(), used)).collect();
     let by_qos = usage.used_by_qos(now).map(|(name, used)| (name.to_owned(), used)).collect();
-    FairShares::new(entities, &config.cluster_name, &used, method(config), now).with_qos(by_qos)
+    FairShares::new(entities, env.accounts(), &config.cluster_name, &used, method(&config), now).with_qos(by_qos)
+}
+
+/// What binds jobs, with what was used until that moment where there are limits of it.
+pub fn with_past(env: &Env, now: Timestamp) -> Accounting {
+    let mut accounting = env.accounting();
+    if !accounting.enforces(EnforceWord::Limits) || !accounting.table.limits_minutes() {
+        return accounting;
+    }
+    let (usage, table) = (env.committed.usage(), &accounting.table);
+    let past = Arc::make_mut(&mut accounting.past);
+    usage.users().for_each(|(who, meter)| past.add(table, who, || usage.flow(meter, now)));
+    usage.qos().for_each(|(name, meter)| past.add_qos(table, name, || usage.flow_of_qos(name, meter, now)));
+    accounting
 }
 
 /// Fair shares as of the last calculation, which is repeated if it is due.

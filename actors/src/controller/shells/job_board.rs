@@ -1,10 +1,13 @@
-//! Views of jobs as their owners publish them, with indexes: by user, by state, by array and task, and by run.
+//! Views of jobs as their owners publish them, with indexes: by user, by state, by array and task, and by run; and counts of those
+//! that wait or run.
 
+use super::submitted::{Submitted, tasks};
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
     job_query::JobQuery,
     view::JobView,
 };
+use garrick_plan::snapshot::affiliation::Affiliation;
 use garrick_runtime::BoardMap;
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 use std::{
@@ -22,6 +25,8 @@ struct Index {
     live: RedBlackTreeSetSync<JobId>,
     tasks: RedBlackTreeMapSync<(JobId, u32), JobId>,
     runs: RedBlackTreeMapSync<Sluid, JobId>,
+    /// Exact at any moment.
+    submitted: Submitted,
 }
 
 impl Index {
@@ -34,6 +39,7 @@ impl Index {
             self.tasks.insert_mut((task.array_job, task.index), view.id);
         }
         self.runs.insert_mut(view.sluid, view.id);
+        self.submitted.set(view.id, Some(view));
     }
 
     /// Removes entries that `view` implies and `now` does not.
@@ -58,7 +64,7 @@ impl Index {
 /// Do both views have the same index entries?
 fn alike(one: &JobView, other: &JobView) -> bool {
     let keys = |view: &JobView| (view.uid, view.state.is_live(), view.array_task, view.sluid);
-    keys(one) == keys(other)
+    keys(one) == keys(other) && tasks(one) == tasks(other) && Affiliation::of(one) == Affiliation::of(other)
 }
 
 /// The board of jobs. Clones share the state.
@@ -109,7 +115,10 @@ impl JobBoard {
         let before = self.views.get(job);
         let was_there = self.views.remove(job);
         if let Some(before) = before {
-            self.change(|index| index.drop_old(&before, None));
+            self.change(|index| {
+                index.drop_old(&before, None);
+                index.submitted.set(*job, None);
+            });
         }
         drop(indexing);
         was_there
@@ -146,6 +155,11 @@ impl JobBoard {
     /// Jobs that wait, run or are being cleaned up, by id.
     pub fn live(&self) -> Vec<Arc<JobView>> {
         self.such(&JobQuery::live(), None, usize::MAX, |_| true)
+    }
+
+    /// How many jobs wait, run or are being cleaned up.
+    pub fn submitted(&self) -> Submitted {
+        self.index.load().submitted.clone()
     }
 
     /// Tasks of an array with records of their own, by index: those in the range whose indices are selected. Also returns how
@@ -186,8 +200,9 @@ mod tests {
     use super::*;
     use garrick_model::{
         job_query::JobStates,
+        spec::JobSpec,
         state::JobState,
-        testing::{job, spec},
+        testing::{array, job, spec},
     };
     use proptest::prelude::*;
 
@@ -264,5 +279,60 @@ mod tests {
             let sizes = (index.of_user.size(), index.live.size(), index.runs.size());
             prop_assert_eq!(sizes, (all.len(), live, all.len()), "nothing of old views is kept");
         }
+
+        /// Submissions, tasks that leave their array, moves to another account, requeues, ends and removals, in any order; and a
+        /// restart, after which all that is there is published anew.
+        #[test]
+        fn jobs_are_counted_as_a_look_at_all_of_them_counts(
+            changes in proptest::collection::vec((0u32..9, proptest::option::weighted(0.85, counted())), 1..60)
+        ) {
+            let board = JobBoard::default();
+            for (id, shown) in changes {
+                match shown {
+                    Some(shown) => _ = board.publish(JobId(id), Arc::new(counted_view(id, shown))),
+                    None => _ = board.remove(&JobId(id)),
+                }
+                let all = board.list();
+                prop_assert_eq!(sums(&board), recounted(&all));
+                let again = JobBoard::default();
+                all.iter().for_each(|view| _ = again.publish(view.id, Arc::clone(view)));
+                prop_assert_eq!(sums(&again), recounted(&all));
+            }
+        }
+    }
+
+    /// What a job counts by: its user, state, waiting tasks, account and partition.
+    type Counted = (u32, u8, Option<u32>, Option<bool>, bool);
+
+    fn counted() -> impl Strategy<Value = Counted> {
+        let (tasks, account) = (proptest::option::of(1u32..5), proptest::option::of(proptest::bool::ANY));
+        (0u32..3, 0u8..4, tasks, account, proptest::bool::ANY)
+    }
+
+    fn counted_view(id: u32, (uid, state, tasks, account, partition): Counted) -> JobView {
+        let name = |yes: bool| if yes { "one" } else { "two" }.to_owned();
+        let spec = JobSpec { account: account.map(name), ..spec() };
+        let array_pending = tasks.map(|tasks| array(0, tasks - 1, None)).filter(|_| state == 0);
+        JobView {
+            array_pending,
+            partitions: vec![name(partition)],
+            spec: Arc::new(spec),
+            ..view(id, (uid, state, None, 1))
+        }
+    }
+
+    type Sums = std::collections::BTreeMap<Affiliation<String>, u64>;
+
+    fn sums(board: &JobBoard) -> Sums {
+        board.submitted().sums().map(|(of, jobs)| (of.clone(), jobs)).collect()
+    }
+
+    fn recounted(all: &[Arc<JobView>]) -> Sums {
+        let mut sums = Sums::new();
+        for view in all.iter().filter(|view| view.state.is_live()) {
+            *sums.entry(Affiliation::of(view).owned()).or_default() +=
+                view.array_pending.as_ref().map_or(1, |array| array.count() as u64);
+        }
+        sums
     }
 }

@@ -9,6 +9,7 @@
 //! | [`job`], [`node`], [`partition`], [`mod@power`], [`reservation`], [`crontab`], [`trigger`], [`roster`], [`scheduler`], [`steps`] | effects of that kind |
 //! | [`mod@env`] | what all of them share: views, committed state, ports, and addresses |
 //! | [`job_board`] | views of jobs, with indexes by user, state and array |
+//! | [`submitted`] | how many jobs wait or run, by account, QOS, user and partition |
 //! | [`ports`] | what the process must provide |
 //! | [`audit`] | the audit log: requests and their results |
 //! | [`entering`] | jobs that are being saved |
@@ -42,5 +43,6 @@ pub mod roster;
 pub mod scheduler;
 pub mod sites;
 pub mod steps;
+pub mod submitted;
 pub mod supervisor;
 pub mod trigger;

@@ -142,7 +142,6 @@ impl People for Env {
 
 fn snapshot(policy: Policy, env: &Env, began: Duration) -> Snapshot {
     let boards = &env.boards;
-    // What was used in the past comes with it.
     let fair = fair::calculated(env, Timestamp::now());
     let seen = Seen {
         jobs: boards.jobs.generation(),
@@ -164,6 +163,7 @@ pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
 
 fn view_of(policy: Policy, env: &Env, jobs: &[Arc<JobView>]) -> ClusterView {
     let licenses = env.licenses.lock().clone();
+    let now = Timestamp::now();
     let shown = Shown {
         jobs,
         job: &|job| env.boards.jobs.get(&job),
@@ -171,9 +171,9 @@ fn view_of(policy: Policy, env: &Env, jobs: &[Arc<JobView>]) -> ClusterView {
         partitions: &env.boards.partitions.list(),
         licenses,
         qos: env.qos(),
-        accounting: env.accounting(),
+        accounting: fair::with_past(env, now),
         reservations: &env.boards.reservations.list(),
         zone: &system_zone(),
     };
-    gather::cluster_view(policy, &shown, env, Timestamp::now())
+    gather::cluster_view(policy, &shown, env, now)
 }

@@ -69,12 +69,6 @@ impl Enforce {
     pub fn has(&self, word: EnforceWord) -> bool {
         self.0.contains(&word)
     }
-
-    /// Words that are set and have no effect yet.
-    pub fn without_effect(&self) -> Vec<&'static str> {
-        let in_vain = [EnforceWord::NoJobs, EnforceWord::NoSteps];
-        WORDS.iter().filter(|(_, word, _)| in_vain.contains(word) && self.has(*word)).map(|(name, ..)| *name).collect()
-    }
 }
 
 /// From these words, with all that they imply.
@@ -114,7 +108,6 @@ mod tests {
         assert_eq!(shown("all"), "associations,limits,qos,safe,wckeys");
         assert_eq!(shown(""), "none");
         assert!(Enforce::parse("none").is_err() && Enforce::parse("limits,foo").is_err());
-        assert_eq!(Enforce::parse("nojobs,limits").unwrap().without_effect(), ["nojobs", "nosteps"]);
         let safe: Enforce = [EnforceWord::Safe].into_iter().collect();
         assert_eq!(safe, Enforce::parse("safe").unwrap());
     }

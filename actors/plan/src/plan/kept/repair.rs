@@ -7,6 +7,7 @@ use super::{
 use crate::{
     plan::{Key, Pass, ledger::Ledger},
     room::{horizon::Planned, node::free::Amount, reserved::Promise},
+    rules::accounting::Kind,
     snapshot::{
         facts::{Backfill, ClusterView, NEVER},
         request::Request,
@@ -34,6 +35,8 @@ impl<'p, 'v> Repair<'p, 'v> {
             now: BTreeSet::new(),
             earlier: BTreeSet::new(),
             offered: (0, 0),
+            freed: BTreeSet::new(),
+            measured: 0,
             looked: BTreeSet::new(),
             begun: FxHashMap::default(),
             noted: 0,
@@ -51,9 +54,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         self.due.extend(ledger.started());
         let more = |key: &Key| ledger.row(*key).is_some_and(|row| self.has_other_tasks(before, &row.job));
         self.due.extend(ledger.limited().filter(more).collect::<Vec<_>>());
-        // What running jobs have of limits changes with each start, each end, and time.
-        self.due.extend(self.ledger.over_limits().take(MOST_NOW));
-        self.stale |= self.ledger.over_limits().nth(MOST_NOW).is_some();
+        self.measure_again();
         let last = self.ledger.last_looked();
         for (key, job) in new {
             if last.is_some_and(|last| key < last) {
@@ -111,6 +112,30 @@ impl<'p, 'v> Repair<'p, 'v> {
         self.offer_to_neighbours(&gained);
         self.next_in_line();
         self.due.len() <= MOST_DUE
+    }
+
+    /// What running jobs have of limits, and have used, changes with each start, each end, and time: the first job of each kind that
+    /// is over a limit is measured again, and looked at if it may start now, or waits for another limit. The next one follows where
+    /// that is.
+    fn measure_again(&mut self) {
+        self.freed = self.ledger.over_limits().into_iter().filter(|key| !self.is_over_as_before(*key)).collect();
+    }
+
+    /// Is the job still over the limit that it waits for? Where resources were searched, that depends on which ones.
+    fn is_over_as_before(&self, key: Key) -> bool {
+        let view = self.pass.view;
+        let Some(row) = self.ledger.row(key) else { return true };
+        let gate = self.pass.counted.gate(view, &row.job, &view.partitions[key.partition]);
+        row.group.is_none() && gate.err() == row.reason
+    }
+
+    /// A job that was over a limit was looked at: is there another of its kind that may be under it too?
+    fn measure_next(&mut self, kind: &Arc<Kind>, key: Key) {
+        let stays = self.ledger.kind_over_limits(key).is_some();
+        if !stays || self.ledger.row(key).is_some_and(|row| row.group.is_some()) {
+            let next = self.ledger.next_over_limits(kind, key);
+            self.freed.extend(next.filter(|next| !self.looked_at(*next)));
+        }
     }
 
     /// Removes from the ledger what is gone, and notes what jobs show now. Returns the jobs that begin to wait.
@@ -234,6 +259,11 @@ impl<'p, 'v> Repair<'p, 'v> {
         while let Some((key, offer)) = self.next() {
             let helps = match offer {
                 None => true,
+                Some(Offer::Limit) => {
+                    let freed = !self.is_over_as_before(key);
+                    self.measured += usize::from(freed);
+                    freed && self.measured <= MOST_NOW
+                }
                 Some(Offer::Now) => {
                     self.offered.0 += 1;
                     self.offered.0 <= MOST_NOW && self.could_start(key)
@@ -243,7 +273,7 @@ impl<'p, 'v> Repair<'p, 'v> {
                     self.offered.1 <= MOST_EARLIER && self.could_be_earlier(key)
                 }
             };
-            self.stale |= self.offered.0 > MOST_NOW || self.offered.1 > MOST_EARLIER;
+            self.stale |= self.offered.0.max(self.measured) > MOST_NOW || self.offered.1 > MOST_EARLIER;
             if !helps {
                 continue;
             }
@@ -262,17 +292,24 @@ impl<'p, 'v> Repair<'p, 'v> {
 
     /// The first job that must be looked at or could start now; if there is none, the first that could start earlier.
     fn next(&mut self) -> Option<(Key, Option<Offer>)> {
-        let first = [self.due.first(), self.now.first()].into_iter().flatten().min().or(self.earlier.first());
-        let key = first.copied()?;
-        let (due, now) = (self.due.remove(&key), self.now.remove(&key));
+        let first = [self.due.first(), self.now.first(), self.freed.first()].into_iter().flatten().min();
+        let key = *first.or(self.earlier.first())?;
+        let (due, now, freed) = (self.due.remove(&key), self.now.remove(&key), self.freed.remove(&key));
         self.earlier.remove(&key);
-        Some((key, if due { None } else { Some(if now { Offer::Now } else { Offer::Earlier }) }))
+        let offer = match (due, freed, now) {
+            (true, ..) => None,
+            (_, true, _) => Some(Offer::Limit),
+            (.., true) => Some(Offer::Now),
+            _ => Some(Offer::Earlier),
+        };
+        Some((key, offer))
     }
 
     /// Plans one job anew.
     fn look(&mut self, key: Key) {
         let Some(row) = self.ledger.row(key) else { return };
         let (job, before) = (Arc::clone(&row.job), row.promise.clone());
+        let over = self.ledger.kind_over_limits(key);
         let (reason, group) = (row.reason.clone(), row.group);
         let freed = self.vacate(key);
         let pass = &mut *self.pass;
@@ -297,6 +334,9 @@ impl<'p, 'v> Repair<'p, 'v> {
         }
         self.noted = pass.space.planned.len();
         self.looked.insert(job.id);
+        if let Some(kind) = over {
+            self.measure_next(&kind, key);
+        }
         let (started, at) =
             self.ledger.row(key).map_or((false, None), |row| (row.started, row.promise.as_ref().map(|p| p.from)));
         if let Some(before) =
