@@ -12,20 +12,26 @@ use crate::{
     },
 };
 use garrick_model::{
-    config::{self, Config},
-    entities::{association::AssocId, limits::Count},
-    ids::JobId,
+    config::{self, Config, EnforceWord},
+    entities::{
+        association::AssocId,
+        limits::{Amounts, Count, TresLimit},
+        used::{Flow, Used},
+    },
+    ids::{JobId, NodeIndex},
     messages::command::CommandReply,
-    state::Reason,
+    node_shape::NodeShare,
+    resources::CpuSet,
+    state::{JobState, Reason},
     testing::{entities, hold, job, node, spec},
     time::Timestamp,
-    view::{JobView, NodeView},
+    view::{AllocatedNode, Allocation, JobView, NodeView},
 };
 use garrick_plan::{
     fixtures::cluster,
     plan::kept::{Kept, planning::Planning},
     snapshot::{
-        accounting::{Accounting, AccountingTable},
+        accounting::{Accounting, AccountingTable, PastUsage},
         bounds::Bounds,
         facts::{ClusterView, Policy},
     },
@@ -41,6 +47,7 @@ struct Stage {
     step: Duration,
     reservations: u64,
     shown: Vec<Arc<JobView>>,
+    running: Vec<Arc<JobView>>,
     config: Arc<Config>,
     now: Timestamp,
     kept: Option<Kept>,
@@ -56,6 +63,7 @@ impl Stage {
             step: Duration::from_micros(1),
             reservations: 0,
             shown: Vec::new(),
+            running: Vec::new(),
             config,
             now: NOW,
             kept: None,
@@ -87,7 +95,7 @@ impl Stage {
         let snapshot = Snapshot {
             seen: Seen { reservations, ..Seen::default() },
             began: self.clock.get(),
-            jobs: view.pending.clone(),
+            jobs: view.pending.iter().chain(&self.running).cloned().collect(),
             view,
             partitions: Vec::new(),
             config: Arc::clone(&self.config),
@@ -210,6 +218,53 @@ fn a_start_that_is_not_waited_for_counts_against_limits_until_it_is_given_up() {
     assert_eq!(started(&stage.pass(two_of_an_account())), [], "it may still come about");
     stage.later(Duration::from_secs(6));
     assert_eq!(started(&stage.pass(two_of_an_account())).len(), 1);
+}
+
+#[test]
+fn a_run_is_ended_when_its_minutes_are_used_up() {
+    let mut known = entities();
+    let ten = Amounts::from([("cpu".to_owned(), 10)]);
+    known.associations.get_mut(&AssocId(3)).unwrap().limits.tres.insert(TresLimit::GrpTresMins, ten);
+    let table = Arc::new(AccountingTable::new(&known, "test"));
+    let view = |used_secs: f64| {
+        let mut view = cluster(vec![node(0, 4)], vec![]);
+        let cpu = |amount| Used { tres: [("cpu".to_owned(), amount)].into(), wall_secs: 0.0 };
+        let flow = Flow { used: cpu(used_secs), rate: cpu(2.0), half_life_secs: 0 };
+        let past = PastUsage { associations: [(AssocId(3), flow)].into(), ..PastUsage::default() };
+        let enforce = [EnforceWord::Limits].into_iter().collect();
+        view.accounting =
+            Accounting { enforce, table: Arc::clone(&table), past: Arc::new(past), ..Accounting::default() };
+        view
+    };
+    let mut stage = Stage::new(Policy::default());
+    let share = NodeShare { cpus: CpuSet::from(0..2), memory: None, tasks: 1, gres: Vec::new() };
+    let nodes = vec![AllocatedNode { name: "n0".to_owned(), index: NodeIndex(0), share }];
+    let allocation = Allocation { nodes, partition: "debug".to_owned(), ..Allocation::default() };
+    let run = JobView {
+        state: JobState::Running,
+        start_time: Some(NOW),
+        association: Some(AssocId(4)),
+        allocation: Some(Arc::new(allocation)),
+        ..job(7, spec())
+    };
+    let sluid = run.sluid;
+    stage.running = vec![Arc::new(run)];
+    let told = |said: &[SchedulerEffect]| {
+        let over = |effect: &SchedulerEffect| match effect {
+            Effect::Tell(Letter::Job(job, JobInput::OverLimit { sluid, reason })) => {
+                Some((*job, *sluid, reason.text().into_owned()))
+            }
+            _ => None,
+        };
+        said.iter().find_map(over)
+    };
+    let said = stage.pass(view(540.0));
+    let at = sets(&said, SchedulerTimer::Minutes).unwrap();
+    assert_eq!((told(&said), at.since(NOW).as_secs()), (None, 29));
+    stage.later(Duration::from_secs(30));
+    let said = stage.pass(view(600.0));
+    assert_eq!(told(&said), Some((JobId(7), sluid, "AssocGrpCPUMinutesLimit".to_owned())));
+    assert_eq!(sets(&said, SchedulerTimer::Minutes), None);
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn jobs_of_an_account_that_has_used_up_its_minutes_are_ended() {
     let job = send(GAMES, &["-n7"], "exec sleep 7654322").ok().job();
     let state = |job: &str| c.sh(&format!("scontrol -o show job {job}")).ok().out;
     c.await_that("it runs", || state(&job).contains("JobState=RUNNING"));
-    let runs = |seconds: &str| c.sh(&format!("pgrep -f -x 'sleep {seconds}'")).code == 0;
+    let runs = |seconds: &str| c.shell(&format!("pgrep -f -x 'sleep {seconds}'")).code == 0;
     c.await_that("its script runs", || runs("7654322"));
     c.await_that("it is ended", || state(&job).contains("JobState=TIMEOUT Reason=AssocGrpCPUMinutesLimit"));
     c.await_that("with all of it", || !runs("7654322"));
@@ -99,7 +99,7 @@ fn what_the_site_does_not_want_recorded_is_not() {
     for (word, of_first) in [("nosteps", vec!["1|COMPLETED"]), ("nojobs", vec![])] {
         let line = format!("AccountingStorageEnforce={word}");
         let Some(c) = cluster(&format!("accounts-{word}"), &line) else { return };
-        let run = || c.sh("sbatch --wait -o /dev/null --wrap 'srun true'").ok();
+        let run = || c.shell("sbatch --wait -o /dev/null --wrap 'srun true'").ok();
         let recorded = || c.sh("sacct -a -n -P -o jobid,state").ok().out;
         run();
         // Jobs that come later are recorded again, with their steps.

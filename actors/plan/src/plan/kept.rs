@@ -4,7 +4,7 @@
 //! longer than was expected, or by another job): then the job that loses them is planned again. Freed resources are offered, in
 //! the usual order, to jobs whose reserved start has come, to jobs that wait behind them on the same nodes, and to the first of
 //! each kind of request that they could help; a job that moves frees resources in turn. New jobs are planned behind what is
-//! reserved.
+//! reserved. Of jobs over limits of accounting, the first of each kind is measured again each time.
 //!
 //! A repair gives resources to the first job that can use them, where a new plan would ask all jobs again in order. So a new plan
 //! is due from time to time, and at once when a base of the plan has changed: the policy, partitions, nodes in service, advance

@@ -20,6 +20,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// Of sums of fractions, that much is missing at most, seconds.
 pub(super) const NEARLY: f64 = 1e-3;
 
+/// A limit that is further away is looked at again then: a day.
+const LONGEST: f64 = 86_400.0;
+
 /// What limits of minutes say of running jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Minutes {
@@ -50,7 +53,7 @@ pub fn minutes(view: &ClusterView, jobs: &[Arc<JobView>], now: Timestamp) -> Min
     for job in jobs.iter().filter(works) {
         let place = job.allocation.as_ref().and_then(|run| partitions.get(run.partition.as_str()));
         match place.and_then(|place| reached(accounting, job, place, now)) {
-            Some((0.0, reason)) => minutes.over.push((job.id, job.sluid, reason)),
+            Some((secs, reason)) if secs <= 0.0 => minutes.over.push((job.id, job.sluid, reason)),
             Some((secs, _)) => {
                 let at = now.plus(Duration::from_secs_f64(secs.clamp(NEARLY, LONGEST)));
                 minutes.next = Some(minutes.next.map_or(at, |known| known.min(at)));
@@ -60,9 +63,6 @@ pub fn minutes(view: &ClusterView, jobs: &[Arc<JobView>], now: Timestamp) -> Min
     }
     minutes
 }
-
-/// A limit that is further away is looked at again then: a day.
-const LONGEST: f64 = 86_400.0;
 
 /// In how many seconds the run reaches the first limit, and which one that is.
 fn reached(accounting: &Accounting, job: &JobView, place: &PartitionFacts, now: Timestamp) -> Option<(f64, Reason)> {
