@@ -511,9 +511,7 @@ fn wanted(event: &ControllerEvent, keeps: Keeps) -> Option<ControllerEvent> {
             };
             Some(ControllerEvent::Job { job: *job, event: Box::new(event) })
         }
-        ControllerEvent::Steps { .. } | ControllerEvent::Node { .. } | ControllerEvent::Reservation { .. } => {
-            Some(event.clone())
-        }
+        ControllerEvent::Node { .. } | ControllerEvent::Reservation { .. } => Some(event.clone()),
         ControllerEvent::Steps { .. } if keeps.steps => Some(event.clone()),
         _ => None,
     }

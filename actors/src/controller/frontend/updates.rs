@@ -153,6 +153,7 @@ impl FrontendCore {
             };
         }
         if again.is_empty() {
+            self.moves.retain(|(request, _), _| *request != update.request);
             let answers = gather::per_task(update.asked, std::iter::empty());
             return Some(update.checked.with(CommandReply::PerJob(answers)));
         }
