@@ -2,7 +2,8 @@
 
 use super::{
     AddAccounts, Affected, AssocName, ChangeRefusal,
-    associations::{prepared, prepared_edit, set},
+    associations::{prepared, prepared_edit},
+    bounds::Held,
     edit::{AccountEdit, AssocEdit, AssocFilter},
     tree,
     work::{Work, lower, new_names, text},
@@ -37,7 +38,7 @@ impl Work<'_> {
                 if self.entities.account_association(cluster, name).is_some() {
                     exist.push((name.clone(), cluster.clone()));
                 } else {
-                    new.push(self.put_account(cluster, name, *id, &add.account, &edit));
+                    new.push(self.put_account(cluster, name, *id, &add.account, &edit)?);
                 }
             }
         }
@@ -85,16 +86,15 @@ impl Work<'_> {
         above: AssocId,
         facts: &AccountEdit,
         edit: &AssocEdit,
-    ) -> AssocId {
-        let mut association = Association {
+    ) -> Result<AssocId, ChangeRefusal> {
+        let association = Association {
             cluster: cluster.to_owned(),
             account: name.to_owned(),
             parent: Some(above),
             users_are_coordinators: facts.users_are_coordinators.unwrap_or(false),
             ..Association::default()
         };
-        set(&mut association, edit);
-        tree::put(self.entities, association, self.now)
+        self.put(association, edit)
     }
 
     /// A line of the list of transactions for each new association.
@@ -210,18 +210,28 @@ impl Work<'_> {
             if !self.is_operator() && !self.coordinates(&cluster, parent) {
                 return Err(ChangeRefusal::Denied);
             }
-            if moved.parent.is_none() {
-                return Err(ChangeRefusal::RootAccount);
-            }
+            let Some(now) = moved.parent else { return Err(ChangeRefusal::RootAccount) };
             if self.entities.lineage(above).any(|one| one.id == *id) {
                 let account = moved.account.clone();
                 return Err(ChangeRefusal::Loop { parent: parent.to_owned(), account, cluster });
             }
+            self.may_move(now, above)?;
             if let Some(moved) = self.entities.associations.get_mut(id) {
                 moved.parent = Some(above);
             }
         }
         Ok(())
+    }
+
+    /// A coordinator moves accounts only further down, where all that limited them still does, and nothing else is allowed.
+    fn may_move(&self, from: AssocId, to: AssocId) -> Result<(), ChangeRefusal> {
+        if self.is_operator() {
+            return Ok(());
+        }
+        if self.entities.lineage(to).all(|above| above.id != from) {
+            return Err(ChangeRefusal::BeyondParent);
+        }
+        Held::of(self.entities, to).check_within(&Held::of(self.entities, from))
     }
 
     /// Of accounts the one above: empty for the root.

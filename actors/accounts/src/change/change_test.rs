@@ -5,7 +5,6 @@ use super::{
     Action, Actor, AddAccounts, AddUsers, Change, ChangeRefusal, apply,
     edit::{AccountEdit, AssocEdit, AssocFilter, ClusterEdit, Edit, ListEdit, QosEdit, TresEdit, UserEdit},
     fresh, register_cluster,
-    rights::is_coordinator,
 };
 use garrick_model::{
     entities::{
@@ -19,9 +18,9 @@ use garrick_model::{
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const NOW: Timestamp = Timestamp(1_000_000);
+pub(super) const NOW: Timestamp = Timestamp(1_000_000);
 
-fn name(names: &'static [&'static str]) -> impl Strategy<Value = String> {
+pub(super) fn name(names: &'static [&'static str]) -> impl Strategy<Value = String> {
     prop::sample::select(names).prop_map(str::to_owned)
 }
 
@@ -33,7 +32,7 @@ fn user() -> impl Strategy<Value = String> {
     name(&["ann", "bob", "cora", "dave", "root"])
 }
 
-fn some<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> impl Strategy<Value = Vec<T>> {
+pub(super) fn some<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> impl Strategy<Value = Vec<T>> {
     prop::collection::vec(of, 0..3)
 }
 
@@ -41,7 +40,7 @@ fn qos_names() -> impl Strategy<Value = BTreeSet<String>> {
     prop::collection::btree_set(name(&["normal", "high", "low"]), 0..3)
 }
 
-fn edit() -> impl Strategy<Value = AssocEdit> {
+pub(super) fn edit() -> impl Strategy<Value = AssocEdit> {
     let shares =
         prop_oneof![Just(Edit::Keep), Just(Edit::Clear), (0..9_u32).prop_map(|n| Edit::Set(Shares::Number(n)))];
     let counts = prop_oneof![Just(Count::GrpJobs), Just(Count::MaxJobs), Just(Count::MaxWall)];
@@ -106,7 +105,7 @@ fn added_users() -> impl Strategy<Value = Action> {
     )
 }
 
-fn action() -> impl Strategy<Value = Action> {
+pub(super) fn action() -> impl Strategy<Value = Action> {
     let cluster = |names| some(name(names));
     prop_oneof![
         (some(account()), cluster(&["one", "two"]), prop::option::of(account()), edit()).prop_map(
@@ -154,7 +153,7 @@ fn actor() -> impl Strategy<Value = Actor> {
 }
 
 /// A cluster `one`, with accounts `a` and `b` and `c` below `a`; `cora` coordinates `a`.
-fn start() -> Entities {
+pub(super) fn start() -> Entities {
     let mut entities = fresh(NOW);
     register_cluster(&mut entities, "one", NOW, &BTreeMap::new());
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
@@ -263,7 +262,8 @@ fn stayed_within_his_rights(before: &Entities, after: &Entities, actor: &Actor) 
         let own_default = old.is_some_and(|old| {
             old.user.as_ref() == Some(&actor.name) && Association { is_default: new.is_default, ..old.clone() } == *new
         });
-        let above = |a: &Association| a.parent.is_some_and(|above| is_coordinator(before, above, &actor.name));
+        let coordinated = before.coordinated_by(&actor.name);
+        let above = |a: &Association| a.parent.is_some_and(|above| coordinated.contains(above));
         let his =
             old.filter(|old| !old.deleted).map_or_else(|| above(new) || is_below_his(before, after, new, actor), above);
         let default_only = old.is_some_and(|old| Association { is_default: new.is_default, ..old.clone() } == *new);
@@ -276,7 +276,7 @@ fn stayed_within_his_rights(before: &Entities, after: &Entities, actor: &Actor) 
 fn is_below_his(before: &Entities, after: &Entities, new: &Association, actor: &Actor) -> bool {
     let mut line = after.lineage(new.id).skip(1).map(|above| above.id);
     let first: Option<AssocId> = line.find(|id| before.associations.get(id).is_some_and(|a| !a.deleted));
-    first.is_some_and(|id| is_coordinator(before, id, &actor.name))
+    first.is_some_and(|id| before.coordinated_by(&actor.name).contains(id))
 }
 
 fn limits_are_within_those_above(after: &Entities, old: Option<&Association>, new: &Association) {

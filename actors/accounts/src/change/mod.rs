@@ -10,12 +10,16 @@
 //! | [`refusal`] | why nothing was changed |
 //! | [`fresh`] | what there is before the first change |
 //! | `rights` | who may |
+//! | `bounds` | what coordinators leave to others at most |
 //! | `tree` | names and order of associations |
 //! | `associations` | setting values of associations, with what is checked after each change |
 //! | `clusters`, `accounts`, `users`, `user_edits`, `qos`, `coordinators`, `wckeys`, `resources` | what is done for each kind |
 
 mod accounts;
 mod associations;
+mod bounds;
+#[cfg(test)]
+mod bounds_test;
 #[cfg(test)]
 mod change_test;
 mod clusters;
@@ -304,7 +308,8 @@ pub struct Transaction {
 /// Applies a change. After an error the entities may be partly changed: they are thrown away.
 ///
 /// # Errors
-/// The actor may not, what it names is not there, or it would break a rule.
+/// The actor may not, what it names is not there, or it would break a rule: among them that who is no operator leaves nobody with more
+/// than he had, or than the account above him has.
 pub fn apply(
     entities: &mut Entities,
     change: &Change,
@@ -312,8 +317,12 @@ pub fn apply(
     now: Timestamp,
 ) -> Result<Applied, ChangeRefusal> {
     let mut work = Work::new(entities, actor, now);
+    let before = (!work.is_operator()).then(|| (work.entities.coordinated_by(&actor.name), work.entities.clone()));
     change.actions.iter().try_for_each(|action| work.act(action))?;
     let applied = work.finish();
+    if let Some((coordinated, before)) = before {
+        bounds::check(&before, entities, &coordinated)?;
+    }
     entities.version += 1;
     Ok(applied)
 }

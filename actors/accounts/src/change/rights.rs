@@ -2,7 +2,8 @@
 //!
 //! Root, `SlurmUser` and administrators may everything. Operators may all but levels of users, clusters, QOS and resources.
 //! Coordinators act on associations below the accounts that they coordinate, and never give more than the account above has: neither
-//! limits nor QOS nor priority. Levels of users, facts of accounts, past use and the coordinated account itself are not theirs.
+//! limits nor QOS nor priority. Levels of users, facts of accounts, past use and the coordinated account itself are not theirs. What
+//! else keeps them from giving more is in [`super::bounds`].
 
 use super::{
     ChangeRefusal,
@@ -10,9 +11,8 @@ use super::{
     work::Work,
 };
 use garrick_model::entities::{
-    Entities,
-    association::{AssocId, Association, Effective},
-    limits::{Count, TresLimit},
+    association::{AssocId, Association},
+    limits::{Count, Limits, TresLimit},
     names::AdminLevel,
 };
 
@@ -38,23 +38,22 @@ impl Work<'_> {
     /// Does he coordinate the account, or one above it on that cluster?
     pub fn coordinates(&self, cluster: &str, account: &str) -> bool {
         let of_account = self.entities.account_association(cluster, account);
-        of_account.is_some_and(|a| is_coordinator(self.entities, a.id, &self.actor.name))
+        of_account.is_some_and(|a| self.coordinated.contains(a.id))
     }
 
     /// Does he coordinate anything?
     pub fn is_some_coordinator(&self) -> bool {
-        let accounts = self.entities.associations.values().filter(|a| !a.deleted && a.user.is_none());
-        accounts.into_iter().any(|a| is_coordinator(self.entities, a.id, &self.actor.name))
+        !self.coordinated.is_empty()
     }
 
     /// May he change that association? A coordinator: only what stands below an account of his.
     pub fn may_change(&self, association: &Association) -> bool {
-        self.is_operator()
-            || association.parent.is_some_and(|above| is_coordinator(self.entities, above, &self.actor.name))
+        self.is_operator() || association.parent.is_some_and(|above| self.coordinated.contains(above))
     }
 
     /// What a coordinator sets for associations below an account is not more than that has. `now` is the association's own, if it
-    /// exists: where the account above has no limit, one that was set for the association is only lowered.
+    /// exists. Where the highest of his accounts has no limit, one that is set below it is only lowered: that of an account in between
+    /// may be his own.
     pub fn check_gift(&self, above: AssocId, now: Option<&Association>, edit: &AssocEdit) -> Result<(), ChangeRefusal> {
         if self.is_operator() {
             return Ok(());
@@ -74,51 +73,53 @@ impl Work<'_> {
         if matches!(edit.priority, Edit::Set(new) if new > has.priority.unwrap_or(0)) {
             return Err(ChangeRefusal::BeyondParent);
         }
-        let fits = counts_fit(&has, now, edit) && tres_fit(&has, now, edit);
-        if fits { Ok(()) } else { Err(ChangeRefusal::BeyondParent) }
+        let top = self.coordinated.top(self.entities, above).map(|top| self.entities.effective(top).limits);
+        let gift = Gift { top: top.unwrap_or_default(), above: has.limits, own: now.map(|now| &now.limits) };
+        if gift.counts_fit(edit) && gift.tres_fit(edit) { Ok(()) } else { Err(ChangeRefusal::BeyondParent) }
     }
 }
 
-fn counts_fit(has: &Effective, now: Option<&Association>, edit: &AssocEdit) -> bool {
-    edit.counts.iter().all(|(count, new)| {
-        let (above, own) = (has.limits.count(*count), now.and_then(|a| a.limits.count(*count)));
-        match new {
-            Some(new) if *count == Count::MinPrioThreshold => above.or(own).is_none_or(|bound| *new >= bound),
-            new => within(*new, above, own),
-        }
-    })
+/// What new limits are measured by.
+struct Gift<'a> {
+    /// Of the highest account of the coordinator.
+    top: Limits,
+    /// Of the account above.
+    above: Limits,
+    /// Set for the association itself.
+    own: Option<&'a Limits>,
 }
 
-fn tres_fit(has: &Effective, now: Option<&Association>, edit: &AssocEdit) -> bool {
-    let fits = |limit: TresLimit, name: &str, new: TresEdit| {
-        let (above, own) = (has.limits.tres(limit, name), now.and_then(|a| a.limits.tres(limit, name)));
-        within(new.on(own), above, own)
-    };
-    edit.tres.iter().all(|(limit, amounts)| amounts.iter().all(|(name, new)| fits(*limit, name, *new)))
+impl Gift<'_> {
+    fn counts_fit(&self, edit: &AssocEdit) -> bool {
+        edit.counts.iter().all(|(count, new)| {
+            let of = |limits: &Limits| limits.count(*count);
+            let (top, above, own) = (of(&self.top), of(&self.above), self.own.and_then(of));
+            match new {
+                // Of this one, less is more.
+                Some(new) if *count == Count::MinPrioThreshold => {
+                    within(Some(u64::MAX - new), [top, above, own].map(|bound| bound.map(|bound| u64::MAX - bound)))
+                }
+                new => within(*new, [top, above, own]),
+            }
+        })
+    }
+
+    fn tres_fit(&self, edit: &AssocEdit) -> bool {
+        let fits = |limit: TresLimit, name: &str, new: TresEdit| {
+            let of = |limits: &Limits| limits.tres(limit, name);
+            let (top, above, own) = (of(&self.top), of(&self.above), self.own.and_then(of));
+            within(new.on(own), [top, above, own])
+        };
+        edit.tres.iter().all(|(limit, amounts)| amounts.iter().all(|(name, new)| fits(*limit, name, *new)))
+    }
 }
 
-/// Is a new limit not more than the account above has? Where that has none, not more than what was set for the association itself.
-/// Unset, it is what is above.
-fn within(new: Option<u64>, above: Option<u64>, own: Option<u64>) -> bool {
+/// Is a new limit not more than the account above has? Where the top has none, not more than what holds now. Unset, it is what is
+/// above.
+fn within(new: Option<u64>, [top, above, own]: [Option<u64>; 3]) -> bool {
+    let bound = if top.is_some() { above.or(own) } else { own.or(above) };
     match new {
-        Some(new) => above.or(own).is_none_or(|bound| new <= bound),
-        None => above.is_some() || own.is_none(),
+        Some(new) => bound.is_none_or(|bound| new <= bound),
+        None => top.is_some() || own.is_none(),
     }
-}
-
-/// Does the user coordinate an account's association, himself, or since users of an account above are coordinators?
-pub(super) fn is_coordinator(entities: &Entities, account: AssocId, user: &str) -> bool {
-    if entities.users.get(user).is_none_or(|user| user.deleted) {
-        return false;
-    }
-    entities.lineage(account).any(|above| {
-        let known = entities.accounts.get(&above.account).filter(|account| !account.deleted);
-        let Some(known) = known.filter(|_| !above.deleted) else { return false };
-        let all_users = known.users_are_coordinators || above.users_are_coordinators;
-        known.coordinators.contains(user)
-            || (all_users
-                && entities
-                    .living(&above.cluster)
-                    .any(|a| a.account == above.account && a.user.as_deref() == Some(user)))
-    })
 }

@@ -54,10 +54,19 @@ pub fn in_order<'a>(entities: &'a Entities, which: impl IntoIterator<Item = &'a 
     placed.into_iter().map(|(_, association)| association).collect()
 }
 
+/// One of the same name that was deleted.
+pub(super) fn deleted<'a>(entities: &'a Entities, new: &Association) -> Option<&'a Association> {
+    let same = |old: &&Association| {
+        old.deleted
+            && (&old.cluster, &old.account, &old.user, &old.partition)
+                == (&new.cluster, &new.account, &new.user, &new.partition)
+    };
+    entities.associations.values().find(same)
+}
+
 /// Puts a new association. One of the same name that was deleted comes back with its number, for its jobs, but nothing else of it.
 pub(super) fn put(entities: &mut Entities, mut new: Association, now: Timestamp) -> AssocId {
-    let name = AssocName::from(&new);
-    let old = entities.associations.values().find(|old| old.deleted && AssocName::from(*old) == name);
+    let old = deleted(entities, &new);
     let next = || entities.associations.keys().last().map_or(1, |last| last.0.saturating_add(1));
     new.id = old.map_or_else(|| AssocId(next()), |old| old.id);
     new.usage_reset = old.map(|_| now);

@@ -1,16 +1,17 @@
 //! Users: they come with an association in each account, and go with their last.
 
 use super::{
-    AddUsers, Affected, AssocName, ChangeRefusal,
-    associations::{prepared, prepared_edit, set},
+    AddUsers, Affected, ChangeRefusal,
+    associations::{prepared, prepared_edit},
+    bounds,
     edit::{AssocEdit, AssocFilter},
-    tree,
     work::{Work, lower, new_names},
 };
 use garrick_model::entities::{
     association::{AssocId, Association},
     names::{AdminLevel, User},
 };
+use std::collections::BTreeSet;
 
 impl Work<'_> {
     pub fn add_users(&mut self, add: &AddUsers) -> Result<(), ChangeRefusal> {
@@ -27,7 +28,7 @@ impl Work<'_> {
         let clusters = self.clusters(&add.clusters)?;
         let (above, missing) = self.accounts_of(&clusters, &accounts);
         self.check_hosts(&above, &edit)?;
-        let new = self.put_users(&names, &above, add, &edit);
+        let new = self.put_users(&names, &above, add, &edit)?;
         let keys = !add.wckeys.is_empty() && (accounts.is_empty() || !new.is_empty());
         if new.is_empty() && !keys {
             return Err(ChangeRefusal::NothingAdded { missing });
@@ -71,15 +72,22 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn put_users(&mut self, names: &[String], above: &[AssocId], add: &AddUsers, edit: &AssocEdit) -> Vec<AssocId> {
-        let partitions: Vec<Option<String>> =
-            if add.partitions.is_empty() { vec![None] } else { add.partitions.iter().cloned().map(Some).collect() };
+    fn put_users(
+        &mut self,
+        names: &[String],
+        above: &[AssocId],
+        add: &AddUsers,
+        edit: &AssocEdit,
+    ) -> Result<Vec<AssocId>, ChangeRefusal> {
+        let named: BTreeSet<Option<String>> = add.partitions.iter().cloned().map(Some).collect();
+        let partitions = if named.is_empty() { [None].into() } else { named };
         let mut new = Vec::new();
         for id in above {
+            let Some(account) = self.entities.associations.get(id).cloned() else { continue };
             for name in names {
+                let of_user = self.of_user(&account, name);
                 for partition in &partitions {
-                    let Some(account) = self.entities.associations.get(id) else { continue };
-                    let mut association = Association {
+                    let association = Association {
                         cluster: account.cluster.clone(),
                         account: account.account.clone(),
                         user: Some(name.clone()),
@@ -87,16 +95,28 @@ impl Work<'_> {
                         parent: Some(*id),
                         ..Association::default()
                     };
-                    let wanted = AssocName::from(&association);
-                    if self.entities.living(&wanted.cluster).any(|a| AssocName::from(a) == wanted) {
+                    if of_user.iter().any(|own| !own.deleted && own.partition == *partition) {
                         continue;
                     }
-                    set(&mut association, edit);
-                    new.push(tree::put(self.entities, association, self.now));
+                    self.may_stand_beside(&association, &of_user)?;
+                    new.push(self.put(association, edit)?);
                 }
             }
         }
-        new
+        Ok(new)
+    }
+
+    /// All associations that a user has or had in an account.
+    fn of_user(&self, account: &Association, user: &str) -> Vec<Association> {
+        let is_his = |a: &&Association| a.cluster == account.cluster && is_of(a, user, &account.account);
+        self.entities.associations.values().filter(is_his).cloned().collect()
+    }
+
+    /// Another association of a user, for another partition, has limits that count for themselves: a coordinator gives none to who is or
+    /// was bound in the account otherwise.
+    fn may_stand_beside(&self, new: &Association, others: &[Association]) -> Result<(), ChangeRefusal> {
+        let bound = others.iter().any(|other| other.partition != new.partition && bounds::is_bound(other));
+        if bound && !self.is_operator() { Err(ChangeRefusal::BeyondParent) } else { Ok(()) }
     }
 
     /// The users themselves, where they are not there.
@@ -179,13 +199,20 @@ impl Work<'_> {
         self.remove_associations(&gone);
         self.keep_marked_defaults(&gone);
         users.retain(|user| !self.entities.associations.values().any(|a| !a.deleted && a.user.as_ref() == Some(user)));
-        // A coordinator takes users out of his accounts, but not the rights of those who have some.
-        users.retain(|user| {
-            self.is_operator() || self.entities.users.get(user).is_some_and(|u| u.admin == AdminLevel::None)
-        });
+        users.retain(|user| self.is_operator() || !self.has_more(user));
         users.retain(|user| self.is_user(user) && self.may_remove(user));
         self.remove_records(&users);
         Ok(())
+    }
+
+    /// Has that user, who has no association any more, what a coordinator cannot take from him: a level, keys, or accounts to coordinate
+    /// that are not the coordinator's?
+    fn has_more(&self, user: &String) -> bool {
+        let level = self.entities.users.get(user).map_or(AdminLevel::None, |user| user.admin);
+        let mut coordinated = self.entities.accounts.values().filter(|account| account.coordinators.contains(user));
+        level > AdminLevel::None
+            || self.entities.wckeys.values().any(|key| !key.deleted && key.user == *user)
+            || coordinated.any(|account| self.may_appoint(std::slice::from_ref(&account.name)).is_err())
     }
 
     /// Where the association that was the default is gone, but not the account: another one in the account is it.

@@ -1,10 +1,13 @@
 //! A change on its way: the entities, who asks, and what was done so far.
 
-use super::{Action, Actor, Affected, Applied, AssocName, ChangeRefusal, Transaction, tree};
+use super::{
+    Action, Actor, Affected, Applied, AssocName, ChangeRefusal, Transaction, associations, bounds, edit::AssocEdit, tree,
+};
 use garrick_model::{
     entities::{
         Entities,
         association::{AssocId, Association},
+        coordinators::Coordinated,
     },
     time::Timestamp,
 };
@@ -18,12 +21,14 @@ pub(super) struct Work<'a> {
     pub entities: &'a mut Entities,
     pub actor: &'a Actor,
     pub now: Timestamp,
+    /// What he coordinates, as of the beginning of the action. Of operators, nothing.
+    pub coordinated: Coordinated,
     applied: Applied,
 }
 
 impl<'a> Work<'a> {
     pub fn new(entities: &'a mut Entities, actor: &'a Actor, now: Timestamp) -> Self {
-        Self { entities, actor, now, applied: Applied::default() }
+        Self { entities, actor, now, coordinated: Coordinated::default(), applied: Applied::default() }
     }
 
     pub fn finish(self) -> Applied {
@@ -32,6 +37,10 @@ impl<'a> Work<'a> {
 
     /// Carries out one action.
     pub fn act(&mut self, action: &Action) -> Result<(), ChangeRefusal> {
+        self.coordinated = match self.is_operator() {
+            true => Coordinated::default(),
+            false => self.entities.coordinated_by(&self.actor.name),
+        };
         match action {
             Action::AddClusters { names, cluster, edit } => self.add_clusters(names, cluster, edit),
             Action::ModifyClusters { names, cluster, edit } => self.modify_clusters(names, cluster, edit),
@@ -89,6 +98,27 @@ impl<'a> Work<'a> {
         about.sort();
         about.dedup();
         self.log(action, target, info.to_owned(), about);
+    }
+
+    /// Puts a new association with these values. Where a coordinator puts one that was deleted, it comes back with what was set for it,
+    /// and what was used of it is not forgotten.
+    pub fn put(&mut self, mut new: Association, edit: &AssocEdit) -> Result<AssocId, ChangeRefusal> {
+        let deleted = tree::deleted(self.entities, &new).filter(|_| !self.is_operator()).cloned();
+        if let Some(deleted) = &deleted {
+            bounds::restore(self.entities, &mut new, deleted);
+        }
+        let above = new.parent;
+        let id = tree::put(self.entities, new, self.now);
+        if let (Some(above), Some(new)) = (above, self.entities.associations.get(&id)) {
+            self.check_gift(above, Some(new), edit)?;
+        }
+        if let Some(new) = self.entities.associations.get_mut(&id) {
+            if let Some(deleted) = deleted {
+                new.usage_reset = deleted.usage_reset;
+            }
+            associations::set(new, edit);
+        }
+        Ok(id)
     }
 
     /// The clusters of that name, all living ones if none is named.

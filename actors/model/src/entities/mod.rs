@@ -6,12 +6,14 @@
 //! |---|---|
 //! | [`limits`] | limits of associations and QOS |
 //! | [`association`] | a user in an account on a cluster, and the accounts themselves |
+//! | [`coordinators`] | who coordinates which accounts |
 //! | [`qos`] | qualities of service |
 //! | [`reasons`] | why a job waits for one of them |
 //! | [`used`] | what somebody has used |
 //! | [`names`] | clusters, accounts, users, workload characterization keys (WCKeys), trackable resources (TRES), licenses |
 
 pub mod association;
+pub mod coordinators;
 pub mod limits;
 pub mod names;
 pub mod qos;
@@ -112,21 +114,6 @@ impl Entities {
         of.wckeys.retain(|_, key| key.cluster == cluster && !key.deleted);
         of.resources.retain(|_, resource| !resource.deleted);
         of
-    }
-
-    /// Does a user coordinate an account, or one above it, on that cluster?
-    pub fn coordinates(&self, cluster: &str, user: &str, account: &str) -> bool {
-        let Some(association) = self.account_association(cluster, account) else { return false };
-        self.lineage(association.id).any(|above| {
-            self.accounts.get(&above.account).is_some_and(|account| account.coordinators.contains(user))
-                || (self.users_coordinate(above) && self.association(cluster, &above.account, user, None).is_some())
-        })
-    }
-
-    /// `UsersAreCoords`, set for the account or for it on this cluster.
-    fn users_coordinate(&self, account: &Association) -> bool {
-        let everywhere = self.accounts.get(&account.account).is_some_and(|known| known.users_are_coordinators);
-        everywhere || account.users_are_coordinators
     }
 
     /// What holds for an association, with what it inherits.

@@ -1,0 +1,61 @@
+//! Who coordinates which accounts.
+
+use super::{
+    Entities,
+    association::{AssocId, Association},
+};
+use std::collections::BTreeSet;
+
+/// Accounts on clusters that one user coordinates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coordinated {
+    /// By themselves.
+    direct: BTreeSet<AssocId>,
+    /// With all that are below those.
+    all: BTreeSet<AssocId>,
+}
+
+impl Coordinated {
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Is the association of that number one of a coordinated account?
+    pub fn contains(&self, account: AssocId) -> bool {
+        self.all.contains(&account)
+    }
+
+    /// The highest one of those that are an association or stand above it: the user changes what is below it, and not itself.
+    pub fn top(&self, entities: &Entities, id: AssocId) -> Option<AssocId> {
+        entities.lineage(id).map(|above| above.id).filter(|above| self.direct.contains(above)).last()
+    }
+}
+
+impl Entities {
+    /// Accounts that a user coordinates: as a coordinator of them or of one above, or as one of the users of such an account where these
+    /// are coordinators (`UsersAreCoords`).
+    pub fn coordinated_by(&self, user: &str) -> Coordinated {
+        if self.users.get(user).is_none_or(|known| known.deleted) {
+            return Coordinated::default();
+        }
+        let living = || self.associations.values().filter(|a| !a.deleted);
+        let his = living().filter(|a| a.user.as_deref() == Some(user));
+        let his: BTreeSet<(&str, &str)> = his.map(|a| (a.cluster.as_str(), a.account.as_str())).collect();
+        let is_direct = |of: &&Association| {
+            let known = self.accounts.get(&of.account).filter(|account| !account.deleted);
+            known.is_some_and(|known| {
+                let all_users = known.users_are_coordinators || of.users_are_coordinators;
+                known.coordinators.contains(user) || (all_users && his.contains(&(&of.cluster, &of.account)))
+            })
+        };
+        let accounts = || living().filter(|a| a.user.is_none());
+        let direct: BTreeSet<AssocId> = accounts().filter(is_direct).map(|of| of.id).collect();
+        if direct.is_empty() {
+            return Coordinated::default();
+        }
+        let is_below = |of: &&Association| self.lineage(of.id).any(|above| direct.contains(&above.id));
+        let all = accounts().filter(is_below).map(|of| of.id).collect();
+        Coordinated { direct, all }
+    }
+}
