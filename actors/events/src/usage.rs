@@ -52,6 +52,9 @@ pub enum UsageEvent {
         users: Vec<Who>,
         /// QOS.
         qos: Vec<String>,
+        /// The last time, by the clock of accounting, at which that was asked for; `None`: a period began.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        asked: Option<Timestamp>,
     },
     /// In a snapshot: these rules, and nothing used but what follows.
     Begin(UsageRules),
@@ -77,6 +80,9 @@ pub struct Meter {
     pub as_of: Timestamp,
     /// Only what was used after this counts: it began, or was set to 0.
     pub since: Timestamp,
+    /// What was asked for until then, by the clock of accounting, was set to 0: that clock may be ahead of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zeroed: Option<Timestamp>,
     /// Jobs that add to it.
     pub running: u32,
     /// By the name of the TRES (memory in MiB), and what is billed.
@@ -183,9 +189,9 @@ impl Meter {
         }
     }
 
-    /// It began or was set to 0 only before that.
+    /// Has it yet to be set to 0, as was asked for at that time by the clock of accounting?
     pub fn is_older_than(&self, reset: Timestamp) -> bool {
-        self.since < reset
+        self.since < reset && self.zeroed < Some(reset)
     }
 }
 
@@ -286,17 +292,17 @@ impl Usage {
                 self.settle(*at);
                 self.rules = rules.clone();
             }
-            UsageEvent::Reset { at, users, qos } => {
+            UsageEvent::Reset { at, users, qos, asked } => {
                 let pace = self.pace();
                 for who in users {
                     if let Some(meter) = self.users.get_mut(who) {
-                        clear(meter, *at, pace);
+                        zero(meter, *at, pace, *asked);
                     }
                 }
                 for name in qos {
                     let pace = self.pace_of_qos(name);
                     if let Some(meter) = self.qos.get_mut(name) {
-                        clear(meter, *at, pace);
+                        zero(meter, *at, pace, *asked);
                     }
                 }
             }
@@ -351,10 +357,11 @@ impl Usage {
     }
 }
 
-fn clear(meter: &mut Arc<Meter>, at: Timestamp, pace: Pace) {
+fn zero(meter: &mut Arc<Meter>, at: Timestamp, pace: Pace, asked: Option<Timestamp>) {
     let meter = Arc::make_mut(meter);
     meter.advance(at, pace);
     meter.clear();
+    meter.zeroed = meter.zeroed.max(asked);
 }
 
 fn flow(meter: &Meter, now: Timestamp, pace: Pace) -> Flow {

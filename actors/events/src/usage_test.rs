@@ -164,7 +164,7 @@ fn jobs_that_are_suspended_or_charged_to_nobody_use_nothing() {
 fn who_is_set_to_0_begins_anew_and_the_others_go_on() {
     let mut state = Replayed::default();
     let reset = |at, user: &str| {
-        let event = UsageEvent::Reset { at: secs(at), users: vec![who(user)], qos: Vec::new() };
+        let event = UsageEvent::Reset { at: secs(at), users: vec![who(user)], qos: Vec::new(), asked: None };
         ControllerEvent::Usage(Box::new(event))
     };
     for event in [

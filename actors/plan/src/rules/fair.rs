@@ -468,10 +468,3 @@ fn part(of: f64, whole: f64) -> f64 {
 const fn wide(number: u64) -> f64 {
     number as f64
 }
-
-/// The accounts of these associations, and all accounts below them: whose users are set to 0 with them.
-pub fn below(entities: &Entities, cluster: &str, accounts: &BTreeSet<AssocId>) -> BTreeSet<String> {
-    let within = |own: &&Association| entities.lineage(own.id).any(|above| accounts.contains(&above.id));
-    let own = entities.living(cluster).filter(|own| own.user.is_none());
-    own.filter(within).map(|own| own.account.clone()).collect()
-}

@@ -85,7 +85,7 @@ pub fn configured(env: &Env, now: Timestamp) {
         let decays = |name: &&str| !usage.rules().no_decay.contains(*name);
         let users = usage.users().map(|(who, _)| who.clone()).collect();
         let qos = usage.qos().map(|(name, _)| name).filter(decays).map(str::to_owned).collect();
-        append(env, vec![UsageEvent::Reset { at: now, users, qos }]);
+        append(env, vec![UsageEvent::Reset { at: now, users, qos, asked: None }]);
     }
     keep(env, now);
 }
@@ -126,34 +126,39 @@ fn due(usage: &Usage, entities: &Entities, config: &Config, now: Timestamp, zone
         }
         events.push(UsageEvent::Rules { at: now, rules });
     }
-    let (users, qos) = zeroed(usage, entities, &config.cluster_name);
-    if !users.is_empty() || !qos.is_empty() {
-        events.push(UsageEvent::Reset { at: now, users, qos });
-    }
+    events.extend(zeroed(usage, entities, &config.cluster_name, now));
     events
 }
 
-/// Whose usage was set to 0 since it began.
-fn zeroed(usage: &Usage, entities: &Entities, cluster: &str) -> (Vec<Who>, Vec<String>) {
+/// Whose usage is to be set to 0, as was asked for since it began: of users themselves, or of an account above them.
+fn zeroed(usage: &Usage, entities: &Entities, cluster: &str, now: Timestamp) -> Option<UsageEvent> {
     let mut of_users: BTreeMap<Who, Timestamp> = BTreeMap::new();
-    let mut of_accounts: BTreeMap<String, Timestamp> = BTreeMap::new();
+    let mut of_accounts: BTreeMap<&str, Timestamp> = BTreeMap::new();
     for own in entities.living(cluster) {
-        let Some(at) = own.usage_reset else { continue };
         match own.who() {
-            Some(who) => drop(of_users.insert(who, at)),
+            Some(who) => of_users.extend(own.usage_reset.map(|at| (who, at))),
             None => {
-                for account in fair::below(entities, cluster, &[own.id].into()) {
-                    let last = of_accounts.entry(account).or_default();
-                    *last = at.max(*last);
-                }
+                let last = entities.lineage(own.id).filter_map(|above| above.usage_reset).max();
+                of_accounts.extend(last.map(|at| (own.account.as_str(), at)));
             }
         }
     }
-    let is_zeroed = |who: &Who| of_users.get(who).copied().max(of_accounts.get(&who.account).copied());
-    let users = usage.users().filter(|(who, meter)| is_zeroed(who).is_some_and(|at| meter.is_older_than(at)));
-    let reset = |name: &str| entities.qos.get(name).and_then(|qos| qos.usage_reset);
-    let qos = usage.qos().filter(|(name, meter)| reset(name).is_some_and(|at| meter.is_older_than(at)));
-    (users.map(|(who, _)| who.clone()).collect(), qos.map(|(name, _)| name.to_owned()).collect())
+    let of_user = |who: &Who| of_users.get(who).copied().max(of_accounts.get(who.account.as_str()).copied());
+    let of_qos = |name: &str| entities.qos.get(name).and_then(|qos| qos.usage_reset);
+    let (mut users, mut qos, mut asked) = (Vec::new(), Vec::new(), None);
+    for (who, meter) in usage.users() {
+        if let Some(at) = of_user(who).filter(|at| meter.is_older_than(*at)) {
+            users.push(who.clone());
+            asked = asked.max(Some(at));
+        }
+    }
+    for (name, meter) in usage.qos() {
+        if let Some(at) = of_qos(name).filter(|at| meter.is_older_than(*at)) {
+            qos.push(name.to_owned());
+            asked = asked.max(Some(at));
+        }
+    }
+    asked.map(|_| UsageEvent::Reset { at: now, users, qos, asked })
 }
 
 /// The last end of a period that is not after `now`, and the next one (slurm.conf(5)).

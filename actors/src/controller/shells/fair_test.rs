@@ -111,7 +111,12 @@ fn who_was_set_to_0_is_zeroed_once_with_all_below() {
     known.associations.get_mut(&AssocId(4)).unwrap().usage_reset = Some(Timestamp(20));
     known.qos.get_mut("free").unwrap().usage_reset = Some(Timestamp(20));
     // Who began after that is not meant.
-    let zeroed = UsageEvent::Reset { at: now, users: vec![who("astro", "bob")], qos: vec!["free".to_owned()] };
+    let zeroed = UsageEvent::Reset {
+        at: now,
+        users: vec![who("astro", "bob")],
+        qos: vec!["free".to_owned()],
+        asked: Some(Timestamp(20)),
+    };
     assert_eq!(due(&saved.usage, &known, &none, now, &TimeZone::UTC), vec![zeroed.clone()]);
     saved.apply(&ControllerEvent::Usage(Box::new(zeroed))).unwrap();
     assert_eq!(due(&saved.usage, &known, &none, now, &TimeZone::UTC), []);
@@ -119,8 +124,31 @@ fn who_was_set_to_0_is_zeroed_once_with_all_below() {
     let both = vec![who("astro", "alice"), who("physics", "alice")];
     assert_eq!(
         due(&saved.usage, &known, &none, now, &TimeZone::UTC),
-        [UsageEvent::Reset { at: now, users: both, qos: vec![] }]
+        [UsageEvent::Reset { at: now, users: both, qos: vec![], asked: Some(Timestamp(40)) }]
     );
+}
+
+#[test]
+fn a_clock_of_accounting_that_is_ahead_zeroes_once() {
+    let (mut known, now) = (entities(), at("2026-11-28T03:00:00Z"));
+    let ahead = now.plus(Duration::from_secs(600));
+    let meter = Meter { since: Timestamp(10), as_of: Timestamp(10), ..Meter::default() };
+    let mut saved = state(vec![
+        UsageEvent::Begin(UsageRules { half_life_secs: 604_800, ..UsageRules::default() }),
+        UsageEvent::User(who("astro", "bob"), meter),
+    ]);
+    let none = config(ResetPeriod::None);
+    known.associations.get_mut(&AssocId(4)).unwrap().usage_reset = Some(ahead);
+    let due_at = |saved: &Replayed, known: &Entities, secs| {
+        due(&saved.usage, known, &none, now.plus(Duration::from_secs(secs)), &TimeZone::UTC)
+    };
+    let first = due_at(&saved, &known, 0);
+    assert!(matches!(&first[..], [UsageEvent::Reset { asked, .. }] if *asked == Some(ahead)), "{first:?}");
+    first.into_iter().for_each(|event| saved.apply(&ControllerEvent::Usage(Box::new(event))).unwrap());
+    assert_eq!(due_at(&saved, &known, 300), []);
+    // It is asked for again, while the controller's clock is still behind.
+    known.associations.get_mut(&AssocId(6)).unwrap().usage_reset = Some(ahead.plus(Duration::from_secs(1)));
+    assert_eq!(due_at(&saved, &known, 400).len(), 1);
 }
 
 #[test]

@@ -910,6 +910,20 @@ pub fn partition_changes() -> Vec<ControllerEvent> {
     ]
 }
 
+/// What came to version 2 later: until when it was asked for that usage is set to 0.
+pub fn zeroed() -> Vec<ControllerEvent> {
+    let usage = |event| ControllerEvent::Usage(Box::new(event));
+    let (at, ahead) = (Timestamp::from_secs(2_000_000_000), Timestamp::from_secs(2_000_000_300));
+    let who = |user: &str| Who { account: "physics".into(), user: user.into(), partition: None };
+    let meter = |zeroed| Meter { as_of: at, since: Timestamp(3), zeroed, ..Meter::default() };
+    vec![
+        usage(UsageEvent::Begin(UsageRules::default())),
+        usage(UsageEvent::User(who("alice"), meter(None))),
+        usage(UsageEvent::User(who("bob"), meter(Some(ahead)))),
+        usage(UsageEvent::Reset { at, users: vec![who("alice")], qos: Vec::new(), asked: Some(ahead) }),
+    ]
+}
+
 /// What came to version 2 later: to whom a run is charged, and what was used.
 pub fn usage() -> Vec<ControllerEvent> {
     let usage = |event| ControllerEvent::Usage(Box::new(event));
@@ -935,6 +949,7 @@ pub fn usage() -> Vec<ControllerEvent> {
     let meter = Meter {
         as_of: at,
         since: Timestamp(3),
+        zeroed: None,
         running: 2,
         tres: [("cpu".to_owned(), amount(0.5, 3.25)), ("billing".to_owned(), amount(1e15, 0.0))].into(),
         wall: amount(7.0, 2.0),
@@ -945,7 +960,7 @@ pub fn usage() -> Vec<ControllerEvent> {
         submitted(82),
         job(81, charged(charge)),
         job(82, charged(nobody)),
-        usage(UsageEvent::Reset { at, users: vec![who("alice", Some("main"))], qos: vec!["normal".into()] }),
+        usage(UsageEvent::Reset { at, users: vec![who("alice", Some("main"))], qos: vec!["normal".into()], asked: None }),
         usage(UsageEvent::Begin(rules)),
         usage(UsageEvent::User(who("bob", None), meter.clone())),
         usage(UsageEvent::Qos("high".into(), meter)),

@@ -101,6 +101,7 @@ fn a_snapshot_anywhere_and_what_follows_it_come_to_all_events() {
         controller_events::crontabs_and_triggers(),
         controller_events::partition_changes(),
         controller_events::usage(),
+        controller_events::zeroed(),
     ]);
     let mut cuts = 0;
     for events in series {
@@ -676,4 +677,21 @@ fn usage_in_a_controllers_journal_of_version_2_reads_back() {
 fn make_the_sample_of_usage() {
     let path = sample("version-2-usage.journal");
     garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::usage()).unwrap();
+}
+
+#[test]
+fn usage_that_was_set_to_0_in_a_controllers_journal_of_version_2_reads_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-usage-zeroed.journal"));
+    assert_same(&read, &controller_events::zeroed());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let zeroed: Vec<_> = replayed.usage.users().map(|(_, meter)| meter.zeroed.map(|at| at.secs())).collect();
+    assert_eq!(zeroed, [Some(2_000_000_300); 2]);
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-usage-zeroed.journal, by hand"]
+fn make_the_sample_of_usage_that_was_set_to_0() {
+    let path = sample("version-2-usage-zeroed.journal");
+    garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::zeroed()).unwrap();
 }

@@ -141,7 +141,8 @@ pub fn edit_is_reset(edit: &AssocEdit) -> bool {
     edit.reset_usage && !edit.sets_values()
 }
 
-/// The change, and where past use is set to 0 as well, that for the cluster that is here unless others are named.
+/// The change, and where past use is set to 0 as well, that for the cluster that is here unless others are named. What else is set,
+/// values or facts, is in the first action; it may be nothing.
 pub fn modification(
     filter: &AssocFilter,
     here: &str,
@@ -157,10 +158,6 @@ pub fn modification(
     }
     let reset = action(on_cluster, AssocEdit { reset_usage: true, ..AssocEdit::default() }, false);
     let values = AssocEdit { reset_usage: false, ..edit };
-    if values == AssocEdit::default() {
-        // Facts of accounts or users may stand beside it; without any this changes nothing.
-        return reset.into();
-    }
     Change { actions: vec![action(filter.clone(), values, true), reset] }
 }
 
