@@ -8,6 +8,7 @@
 //! | [`step`] | what is kept of a step |
 //! | [`tres`] | amounts of what jobs ask for and have |
 //! | [`change`] | changes of accounts, users, associations and QOS (`sacctmgr`) |
+//! | [`records`] | changes of records of jobs, and archives (`sacctmgr`) |
 //! | [`filter`] | which rows a question is about |
 //! | [`event`] | when nodes were out of service, and what clusters had |
 //! | [`reservation`] | what is kept of reservations |
@@ -22,6 +23,7 @@ pub mod filter;
 pub mod fold;
 pub mod messages;
 pub mod parts;
+pub mod records;
 pub mod reservation;
 pub mod row;
 pub mod step;

@@ -13,6 +13,7 @@ use crate::{
     event::{EventQuestion, EventRow},
     filter::JobFilter,
     parts::EntitiesPart,
+    records::{RecordsReply, RecordsRequest},
     reservation::{ReservationQuestion, ReservationRow},
     row::JobRow,
     step::StepRecord,
@@ -165,6 +166,72 @@ pub enum AccountsRequest {
     Script(Sluid),
     /// Environment of a run (`AccountingStoreFlags=job_env`). Answered by [`AccountsReply::Text`].
     Environment(Sluid),
+    /// Changes records of jobs. Answered by [`AccountsReply::Records`].
+    Records(RecordsRequest),
+    /// How long questions took so far. Answered by [`AccountsReply::Statistics`].
+    Statistics,
+}
+
+/// What the service has done since it started (`sacctmgr show stats`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// When it started.
+    pub since: Timestamp,
+    /// By the name of a kind of question or message.
+    pub kinds: BTreeMap<String, Took>,
+    /// By uid.
+    pub users: BTreeMap<u32, Took>,
+}
+
+/// Users that are counted by themselves.
+const MOST_USERS: usize = 10_000;
+
+/// How often something was done, and how long that took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Took {
+    /// How often.
+    pub count: u64,
+    /// Microseconds, together.
+    pub micros: u64,
+}
+
+impl Statistics {
+    /// Notes one more.
+    pub fn note(&mut self, kind: &str, uid: u32, micros: u64) {
+        if !self.kinds.contains_key(kind) {
+            self.kinds.insert(kind.to_owned(), Took::default());
+        }
+        // Hosts say for whom they ask: no more users than a cluster has.
+        let is_counted = self.users.len() < MOST_USERS || self.users.contains_key(&uid);
+        let of_user = is_counted.then(|| self.users.entry(uid).or_default());
+        for took in self.kinds.get_mut(kind).into_iter().chain(of_user) {
+            took.count = took.count.saturating_add(1);
+            took.micros = took.micros.saturating_add(micros);
+        }
+    }
+}
+
+impl AccountsRequest {
+    /// The name of its kind.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::OnBehalfOf(_) | Self::OnBehalfOfOrdinary(_) => "OnBehalfOf",
+            Self::Ping => "Ping",
+            Self::Config => "Config",
+            Self::Jobs { .. } => "Jobs",
+            Self::Entities => "Entities",
+            Self::Change { .. } => "Change",
+            Self::Transactions { .. } => "Transactions",
+            Self::Usage { .. } => "Usage",
+            Self::Script(_) => "Script",
+            Self::Environment(_) => "Environment",
+            Self::Records(RecordsRequest::Modify { .. }) => "ModifyJobs",
+            Self::Records(RecordsRequest::Repair { .. }) => "RepairJobs",
+            Self::Records(RecordsRequest::Purge(_)) => "ArchiveDump",
+            Self::Records(RecordsRequest::Load { .. }) => "ArchiveLoad",
+            Self::Statistics => "Statistics",
+        }
+    }
 }
 
 /// Where an answer ended. Given back as it came.
@@ -249,6 +316,10 @@ pub enum AccountsReply {
     Transactions(Vec<Transaction>),
     /// A script or an environment; `None`: nothing is kept of that run.
     Text(Option<ByteBuf>),
+    /// What was done with records.
+    Records(RecordsReply),
+    /// How long questions took.
+    Statistics(Box<Statistics>),
     /// It was not answered.
     Refused(AccountsRefusal),
 }

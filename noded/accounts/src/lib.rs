@@ -9,6 +9,7 @@
 //! | [`events`] | when nodes were out of service, what clusters had, reservations |
 //! | [`texts`] | scripts and environments |
 //! | [`purge`] | what is old is deleted, and archived before |
+//! | [`records`] | changes of records that are there, and archives that are read back |
 //! | [`usage`] | what was used in a window of time |
 //! | [`pages`] | questions to the database, answered in pages of bounded size |
 
@@ -17,6 +18,7 @@ pub mod entities;
 pub mod events;
 pub mod pages;
 pub mod purge;
+pub mod records;
 pub mod store;
 pub mod texts;
 pub mod usage;

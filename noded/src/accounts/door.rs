@@ -1,5 +1,6 @@
 //! Conversations at the door of the service. Who asks is known from the kernel, or from a daemon that speaks for him.
 
+use super::records::Clockwork;
 use crate::guests::Guests;
 use garrick_accountant::{
     pages::{Cursor, Page, Question},
@@ -20,7 +21,7 @@ use garrick_frame::LinkKind;
 use garrick_kernel::users;
 use garrick_model::{
     config::{PrivateKind, slurmdbd::DbdConfig, storage::Storage},
-    entities::Entities,
+    entities::{Entities, names::AdminLevel},
     ids::Sluid,
     messages::{command::Caller, encoded_bytes},
     time::Timestamp,
@@ -30,7 +31,7 @@ use serde_bytes::ByteBuf;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{sync::Semaphore, time::timeout};
 
@@ -58,11 +59,13 @@ pub struct World {
     pub turns: Arc<Semaphore>,
     /// Those of each user who is being answered.
     pub of_users: Arc<Mutex<HashMap<u32, Arc<Semaphore>>>>,
+    /// How long questions took.
+    pub clockwork: Arc<Clockwork>,
 }
 
 /// Who asks.
-struct Asker {
-    caller: Caller,
+pub(super) struct Asker {
+    pub caller: Caller,
     /// A host vouches for him that is trusted with ordinary users only.
     ordinary: bool,
 }
@@ -87,8 +90,9 @@ impl World {
     async fn converse(&self, conn: DoorConn) {
         match conn.hello.link {
             LinkKind::ControllerAccounts if self.is_believed(conn.peer.uid) => {
+                let uid = conn.peer.uid;
                 let (replies, messages) = conn.split::<Kept, Feed>();
-                self.be_fed(replies, messages).await;
+                self.be_fed(replies, messages, uid).await;
             }
             LinkKind::ControllerAccounts => {
                 tracing::warn!(uid = conn.peer.uid, pid = conn.peer.pid, "somebody posed as a controller");
@@ -114,7 +118,7 @@ impl World {
     }
 
     /// A controller's feed, until it ends.
-    async fn be_fed(&self, replies: Sender<Kept>, mut messages: Receiver<Feed>) {
+    async fn be_fed(&self, replies: Sender<Kept>, mut messages: Receiver<Feed>, uid: u32) {
         let mut followed: Option<Followed> = None;
         let mut entities = self.store.watch_entities();
         let mut follows = false;
@@ -140,7 +144,10 @@ impl World {
                 follows = true;
                 entities.mark_changed();
             }
-            let reply = match self.keep(&mut followed, message).await {
+            let begun = Instant::now();
+            let kept = self.keep(&mut followed, message).await;
+            self.clockwork.note("Feed", uid, begun);
+            let reply = match kept {
                 Ok(None) => continue,
                 Ok(Some(reply)) => reply,
                 Err(e) => {
@@ -224,6 +231,7 @@ impl World {
         let mut caller = Asker { caller, ordinary: false };
         let mut cursor = Cursor::default();
         while let Ok(Ok(Some(request))) = timeout(IDLE, requests.recv()).await {
+            let (kind, begun) = (request.msg.kind(), Instant::now());
             if needs_database(&request.msg)
                 && let Err(error) = self.store.ready().await
             {
@@ -250,10 +258,12 @@ impl World {
                     if self.tell_entities(&replies, &caller).await.is_err() {
                         break;
                     }
+                    self.clockwork.note(kind, caller.caller.uid, begun);
                     continue;
                 }
                 request => self.answer(request, &caller, &mut cursor).await,
             };
+            self.clockwork.note(kind, caller.caller.uid, begun);
             may_speak_for_others = false;
             if replies.send(traced(reply)).await.is_err() {
                 break;
@@ -302,11 +312,13 @@ impl World {
             AccountsRequest::Environment(run) => self.text(run, Text::Environment, caller).await,
             AccountsRequest::Usage { question, .. } if !question.such.is_sound() => too_long(),
             AccountsRequest::Usage { question, after } => self.usage(&question, after.as_deref(), caller).await,
+            AccountsRequest::Records(request) => self.records(request, caller).await,
+            AccountsRequest::Statistics => self.statistics(caller),
         }
     }
 
     /// A user's share of the turns: what is left serves others.
-    fn turns_of(&self, uid: u32) -> Arc<Semaphore> {
+    pub(super) fn turns_of(&self, uid: u32) -> Arc<Semaphore> {
         let mut of = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody waits or is answered where only this table has it.
         of.retain(|_, turns| Arc::strong_count(turns) > 1);
@@ -314,7 +326,7 @@ impl World {
     }
 
     /// Who asks, by his name here.
-    fn actor(&self, caller: &Asker) -> Actor {
+    pub(super) fn actor(&self, caller: &Asker) -> Actor {
         let (uid, name) = (caller.caller.uid, users::user_name(caller.caller.uid));
         let has_rights = || visible::has_rights(&self.store.entities(), &name);
         // A node that the site does not trust is not believed about those who have rights.
@@ -370,9 +382,16 @@ impl World {
     }
 
     /// Those who are believed, operators and administrators.
-    fn is_admin(&self, caller: &Asker) -> bool {
+    pub(super) fn is_admin(&self, caller: &Asker) -> bool {
         let by = self.actor(caller);
         by.believed || visible::is_operator(&self.store.entities(), &by.name)
+    }
+
+    /// Those who are believed are not asked about here.
+    pub(super) fn is_administrator(&self, by: &Actor) -> bool {
+        let entities = self.store.entities();
+        let known = entities.users.get(&by.name).filter(|user| !user.deleted);
+        known.is_some_and(|user| user.admin == AdminLevel::Administrator)
     }
 
     /// Tells a user the entities that he may see.
@@ -486,7 +505,7 @@ fn too_long() -> AccountsReply {
 
 /// The database failed.
 #[expect(clippy::needless_pass_by_value, reason = "it is what a failed call returns")]
-fn failed(error: StoreError) -> AccountsReply {
+pub(super) fn failed(error: StoreError) -> AccountsReply {
     tracing::error!(%error, "a question to accounting");
     AccountsReply::Refused(AccountsRefusal::Failed(error.to_string()))
 }

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`start`] | opening database and door |
 //! | [`door`] | conversations with the controller that feeds it, and with commands |
+//! | [`records`] | changes of records of jobs, archives, and how long questions took |
 //! | [`relay`] | how daemons pass the questions of commands on to it |
 //! | [`program`] | the command line of `slurmdbd` |
 
 pub mod door;
 pub mod program;
+pub mod records;
 pub mod relay;
 pub mod start;

@@ -1,7 +1,10 @@
 //! Opens the database and the door, on a thread of its own: in an embedded cluster the service is a part of the controller's
 //! process, and must not be in its way.
 
-use super::door::{self, World};
+use super::{
+    door::{self, World},
+    records::Clockwork,
+};
 use crate::{background::Background, daemon::place::Cluster, guests::Guests};
 use actix_rt::Arbiter;
 use garrick_accountant::{
@@ -99,6 +102,7 @@ pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<Background,
             guests: Guests::with_most(OF_USER),
             turns: Arc::new(Semaphore::new(ANSWERING)),
             of_users: Arc::default(),
+            clockwork: Arc::new(Clockwork::new()),
         };
         actix_rt::spawn(async move {
             match open(&settings, &door).await {

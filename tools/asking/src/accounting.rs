@@ -33,6 +33,13 @@ pub enum AccountsError {
     Refused(AccountsRefusal),
 }
 
+impl AccountsError {
+    /// The user may not.
+    pub const fn is_denial(&self) -> bool {
+        matches!(self, Self::Refused(AccountsRefusal::Denied))
+    }
+}
+
 fn words(refusal: &AccountsRefusal) -> String {
     match refusal {
         AccountsRefusal::Off => "Slurm accounting storage is disabled".to_owned(),

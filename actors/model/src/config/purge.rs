@@ -31,6 +31,11 @@ pub struct Age {
 const MOST: u32 = 36_600;
 
 impl Age {
+    /// An age, as in the file; `None`: it is none.
+    pub fn of(text: &str) -> Option<Self> {
+        Self::parse(text).ok()
+    }
+
     /// Takes an age; months where no unit is named.
     pub(in crate::config) fn parse(text: &str) -> Value<Self> {
         let wrong = || {

@@ -117,6 +117,8 @@ pub enum Key {
     MaxCpus,
     /// `Open`.
     CondFlags,
+    /// State that runaway jobs are given.
+    EndState,
 }
 
 /// The conditions of a kind, as sacctmgr(1) names them.
@@ -193,7 +195,15 @@ const fn keys(kind: Kind) -> &'static [(&'static str, Key)] {
             ("users", Key::User),
         ],
         Kind::Federation => &[("names", Key::Name), ("federations", Key::Name), ("clusters", Key::Cluster)],
-        Kind::Instance | Kind::RunawayJobs | Kind::Problem => &[
+        Kind::RunawayJobs => &[
+            ("accounts", Key::Account),
+            ("clusters", Key::Cluster),
+            ("users", Key::User),
+            ("start", Key::Start),
+            ("end", Key::End),
+            ("endstate", Key::EndState),
+        ],
+        Kind::Instance | Kind::Problem => &[
             ("accounts", Key::Account),
             ("clusters", Key::Cluster),
             ("users", Key::User),

@@ -1,6 +1,6 @@
 //! `sacctmgr list` and `show`: conditions, then a question to the service, then rows, then columns.
 
-use super::{Session, is_operator, runaway, service};
+use super::{Session, is_operator, runaway, service, stats};
 use crate::query::choices;
 use garrick_accounts::{
     change::Transaction,
@@ -41,6 +41,9 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
     let Some(kind) = words.first().and_then(|word| Kind::read(word)) else {
         return session.plain_error(NO_ENTITY);
     };
+    if kind == Kind::Stats {
+        return stats::show(session, &words[1..]).unwrap_or_else(|code| code);
+    }
     let mut request = match Request::read(kind, &words[1..]) {
         Ok(request) => request,
         Err(error) => {
@@ -60,7 +63,6 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         Kind::Problem => problem_table(session, &request),
         Kind::Event => event_table(session, &request),
         Kind::Reservation => reservation_table(session, &request),
-        Kind::Stats => return session.not_supported("sacctmgr list stats"),
         _ => entities(session, &request),
     };
     done.unwrap_or_else(|code| code)

@@ -7,14 +7,18 @@
 //! | [`list`] | `list` and `show` of what is kept as entities, and of changes |
 //! | `service` | `ping`, `show configuration` |
 //! | `runaway` | `show runawayjobs` |
+//! | `stats` | `show stats` |
+//! | `archive` | `archive dump`, `archive load` |
 //! | `dump` | `dump` |
 //! | `change` | `add`, `modify`, `delete`, `load` |
 
+mod archive;
 mod change;
 mod dump;
 pub mod list;
 mod runaway;
 mod service;
+mod stats;
 mod words;
 
 use crate::{
@@ -279,6 +283,7 @@ fn change(session: &mut Session, name: &str, words: &[String]) -> i32 {
     }
     match change::Verb::of(name) {
         Some(verb) => run_change(verb, words, session),
+        None if name == "archive" => archive::run(session, words),
         None => session.not_supported(&format!("sacctmgr {name}")),
     }
 }

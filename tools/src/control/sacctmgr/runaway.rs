@@ -2,9 +2,19 @@
 
 use super::{
     Session,
+    change::{
+        asking,
+        world::{Live, World as _},
+    },
     list::{caller_is_operator, table, unknown_field},
 };
-use garrick_accounts::{filter::JobFilter, messages::JobWithSteps, row::JobRow};
+use crate::output;
+use garrick_accounts::{
+    filter::JobFilter,
+    messages::JobWithSteps,
+    records::{MOST_RUNS, RecordsRequest},
+    row::JobRow,
+};
 use garrick_asking::contact::{self, Contact};
 use garrick_model::{messages::command::CommandRequest, state::JobState};
 use garrick_render::{
@@ -45,10 +55,11 @@ fn find(name: &str) -> Option<&'static Field> {
     FIELDS.iter().find(|field| begins(field.name, name, 1)).or_else(|| FIELDS.iter().find(|field| bare(field)))
 }
 
-/// Lists them. The error is an exit code.
+/// Lists them and offers to give them an end. The error is an exit code.
 pub(super) fn list(session: &mut Session, request: &Request) -> Result<i32, i32> {
     let columns = field_table::chosen(request.format.as_deref().unwrap_or(USUAL), find)
         .map_err(|name| unknown_field(session, &name))?;
+    let end = end_state(request).map_err(|name| session.plain_error(format_args!(" Invalid end state: {name}")))?;
     if !caller_is_operator(session)? {
         session.console.error("You must have an AdminLevel>=Operator to fix runaway jobs");
         return Err(1);
@@ -69,13 +80,54 @@ pub(super) fn list(session: &mut Session, request: &Request) -> Result<i32, i32>
     });
     let clock = Clock::system();
     table(session, &columns, &found, |shown, row| shown(row, &clock));
-    Err(session.not_supported("fixing runaway jobs"))
+    repair(session, &here, &found, end)
 }
 
-/// Rows that run, without those that the controller has. It is asked after the service: what began in between is no runaway.
+/// Completed or failed, as sacctmgr(1) has it. The error is another word.
+fn end_state(request: &Request) -> Result<JobState, String> {
+    match request.conditions.get(&Key::EndState).and_then(|states| states.last()) {
+        None => Ok(JobState::Completed),
+        Some(state) if begins("completed", state, 2) => Ok(JobState::Completed),
+        Some(state) if begins("failed", state, 1) => Ok(JobState::Failed),
+        Some(other) => Err(other.clone()),
+    }
+}
+
+fn repair(session: &mut Session, cluster: &str, found: &[JobRow], end: JobState) -> Result<i32, i32> {
+    let asks = !session.manner.immediate;
+    if session.manner.readonly {
+        return Err(session.plain_error("Can't run this command in readonly mode."));
+    }
+    let mut live = Live::new(session.service()?);
+    if asks && !asking::is_sure(&mut live, &question(end)) {
+        live.out("Changes Discarded\n");
+        let written = live.written();
+        return Ok(output::finish(&session.console, written, 0));
+    }
+    let runs: Vec<_> = found.iter().map(|row| (row.job, row.sluid)).collect();
+    let failed = end == JobState::Failed;
+    let asked = runs.chunks(MOST_RUNS).try_for_each(|runs| {
+        let request = RecordsRequest::Repair { cluster: cluster.to_owned(), runs: runs.to_vec(), failed };
+        live.records(&request).map(drop)
+    });
+    asked.map(|()| 0).map_err(|error| session.failed(&error, ""))
+}
+
+/// In Slurm's words, though sums are made anew when they are asked for.
+fn question(end: JobState) -> String {
+    format!(
+        "\nWould you like to fix these runaway jobs?\n(This sets the end time for each job to the latest of the job's start, \
+         eligible, and submit times, and sets the state to {}.\nOnce corrected, this triggers the SlurmDBD to recalculate the \
+         usage from before the earliest submit time of all the runaway jobs. Warning: This could take a long time and sreport \
+         may not return data until the recalculation is completed.)\n\n",
+        end.word().to_ascii_lowercase()
+    )
+}
+
+/// Rows that wait or run, without those that the controller has. It is asked after the service: what began in between is no runaway.
 fn runaway(session: &mut Session, cluster: &str) -> Result<Vec<JobRow>, i32> {
-    let running = [JobState::Running, JobState::Suspended].into();
-    let filter = JobFilter { clusters: vec![cluster.to_owned()], states: running, ..JobFilter::default() };
+    let alive = [JobState::Pending, JobState::Running, JobState::Suspended].into();
+    let filter = JobFilter { clusters: vec![cluster.to_owned()], states: alive, ..JobFilter::default() };
     let asked = session.service()?.jobs(&filter, false);
     let rows = asked.map_err(|error| session.failed(&error, ""))?;
     let request = CommandRequest::list_jobs(Vec::new());
@@ -87,11 +139,12 @@ fn runaway(session: &mut Session, cluster: &str) -> Result<Vec<JobRow>, i32> {
 
 fn left_over(rows: Vec<JobWithSteps>, is_there: impl Fn(&JobRow) -> bool) -> Vec<JobRow> {
     let rows = rows.into_iter().map(|job| job.row);
-    rows.filter(|row| row.start.is_some() && row.end.is_none() && !is_there(row)).collect()
+    rows.filter(|row| row.end.is_none() && !is_there(row)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use garrick_render::testing::accounting::{job_12, waiting, with_steps};
 
@@ -101,8 +154,18 @@ mod tests {
         running.row.end = None;
         let ran = job_12();
         let rows = || vec![running.clone(), ran.clone(), with_steps(waiting(13, "w"), [])];
-        assert_eq!(left_over(rows(), |_| false), [running.row.clone()]);
+        let waits = rows().remove(2).row;
+        assert_eq!(left_over(rows(), |_| false), [running.row.clone(), waits]);
         assert_eq!(left_over(rows(), |_| true), []);
+    }
+
+    #[test]
+    fn a_state_for_the_end_may_be_chosen() {
+        let state = |words: &[&str]| end_state(&Request::read(garrick_render::sacctmgr::kind::Kind::RunawayJobs, words).unwrap());
+        assert_eq!(state(&[]), Ok(JobState::Completed));
+        assert_eq!(state(&["set", "EndState=Failed"]), Ok(JobState::Failed));
+        assert_eq!(state(&["set", "endstate=timeout"]), Err("timeout".to_owned()));
+        assert!(question(JobState::Failed).contains("sets the state to failed.\n"));
     }
 
     #[test]

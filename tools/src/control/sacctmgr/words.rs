@@ -18,7 +18,7 @@ pub const WORDS: &[Word] = &[
     word(CHANGE, "delete", "ENTITY where SPEC...", "delete entities"),
     word(CHANGE, "remove", "ENTITY where SPEC...", "the same"),
     word(CHANGE, "load", "FILE", "add what a file of dump has"),
-    unsupported_word(CHANGE, "archive", "dump|load SPEC...", "write old records to files, or read them back"),
+    word(CHANGE, "archive", "dump|load SPEC...", "write old records to files, or read them back"),
     word(SERVICE, "ping", "", "ask whether the service of accounting answers"),
     unsupported_word(SERVICE, "reconfigure", "", "make the service read slurmdbd.conf again"),
     unsupported_word(SERVICE, "shutdown", "", "end the service"),

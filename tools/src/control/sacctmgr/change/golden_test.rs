@@ -5,7 +5,10 @@ use super::{
     Verb, in_world,
     world::{Changed, Key, World},
 };
-use garrick_accounts::change::{Actor, Change, apply, fresh, register_cluster};
+use garrick_accounts::{
+    change::{Actor, Change, apply, fresh, register_cluster},
+    records::{RecordsReply, RecordsRequest},
+};
 use garrick_asking::accounting::AccountsError;
 use garrick_model::{entities::Entities, time::Timestamp};
 use std::{collections::VecDeque, io};
@@ -41,8 +44,13 @@ impl World for Memory {
         "cluster".to_owned()
     }
 
-    fn has_uid(&self, user: &str) -> bool {
-        ["root", "alice", "bob", "carol", "dave"].contains(&user)
+    fn records(&mut self, request: &RecordsRequest) -> Result<RecordsReply, AccountsError> {
+        panic!("{request:?} is about no entities")
+    }
+
+    fn uid(&self, user: &str) -> Option<u32> {
+        let found = ["root", "alice", "bob", "carol", "dave"].iter().position(|known| *known == user)?;
+        u32::try_from(found).ok()
     }
 
     fn out(&mut self, text: &str) {

@@ -63,8 +63,7 @@ pub fn run(words: &[String], immediate: bool, world: &mut dyn World) -> Code {
     let text = match world.read(file) {
         Ok(text) => text,
         Err(error) => {
-            let why = error.to_string();
-            let why = why.split(" (os error").next().unwrap_or_default();
+            let why = told::plain(&error);
             world.err(&format!(" Unable to read \"{typed}\": {why}\n"));
             return Ok(1);
         }

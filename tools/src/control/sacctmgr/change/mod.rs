@@ -9,26 +9,28 @@
 //! | [`told`] | Slurm's words for changes and refusals |
 //! | `load`, `load_plan`, `load_tables`, `flat_file` | `load` |
 //! | `account`, `user`, `qos`, `cluster`, `coordinator`, `resource` | the words for each kind |
+//! | `job` | `modify job` |
 //!
 //! What a change does and who may do it is decided by the service ([`garrick_accounts::change`]).
 
 mod account;
-mod asking;
+pub(super) mod asking;
 mod assoc_words;
 mod cluster;
 mod coordinator;
 mod flat_file;
 #[cfg(test)]
 mod golden_test;
+mod job;
 mod load;
 mod load_plan;
 mod load_tables;
 mod qos;
 mod resource;
 pub(super) mod session;
-mod told;
+pub(super) mod told;
 mod user;
-mod words;
+pub(super) mod words;
 pub(super) mod world;
 
 use session::{Code, Session};
@@ -125,7 +127,10 @@ pub(super) fn in_world(verb: Verb, words: &[String], immediate: bool, world: &mu
         world.err(&format!("No valid entity in {name} command\nInput line must include {all}\n"));
         return Ok(1);
     };
-    if matches!(entity, Entity::Federation | Entity::Job) {
+    if let Entity::Job = entity {
+        return job::run(&words[1..], immediate, world);
+    }
+    if let Entity::Federation = entity {
         let what = words.first().map_or("", String::as_str);
         world.err(&format!("sacctmgr: error: {} {what}: not supported yet\n", verb.name()));
         return Ok(1);

@@ -81,6 +81,16 @@ pub fn library_error(world: &mut dyn World, text: &str) {
     world.err(&format!("sacctmgr: error: {text}\n"));
 }
 
+/// What the system says of an error, without its number.
+pub fn plain(error: &std::io::Error) -> String {
+    bare(&error.to_string())
+}
+
+/// The same of its text.
+pub fn bare(text: &str) -> String {
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
 /// A word that is not understood. `add qos` stops at errors of numbers instead of calling the word unknown.
 pub fn word_error(world: &mut dyn World, word: &Word<'_>, error: &WordError) {
     let whole = word.whole;

@@ -94,7 +94,7 @@ impl Session<'_> {
     fn users_are_known(&mut self, names: &[String]) -> bool {
         for name in names.iter().map(|name| name.to_lowercase()) {
             let known = self.entities.users.get(&name).is_some_and(|user| !user.deleted);
-            if self.immediate || known || self.world.has_uid(&name) {
+            if self.immediate || known || self.world.uid(&name).is_some() {
                 continue;
             }
             self.world.out(&format!("There is no uid for user '{name}'\n"));

@@ -4,9 +4,11 @@ use crate::output;
 use garrick_accounts::{
     change::{Applied, Change, ChangeRefusal},
     messages::{AccountsReply, AccountsRequest},
+    records::{RecordsReply, RecordsRequest},
 };
 use garrick_asking::{
     accounting::{Accounts, AccountsError},
+    accounts::User,
     cluster::ClusterError,
 };
 use garrick_model::entities::Entities;
@@ -44,10 +46,12 @@ pub trait World {
     fn entities(&mut self) -> Result<Entities, AccountsError>;
     /// Changes them, or says what would be done.
     fn change(&mut self, change: &Change, version: Option<u64>, only_try: bool) -> Result<Changed, AccountsError>;
+    /// Changes records.
+    fn records(&mut self, request: &RecordsRequest) -> Result<RecordsReply, AccountsError>;
     /// The cluster that is here.
     fn cluster(&self) -> String;
-    /// Has the user a number on this host?
-    fn has_uid(&self, user: &str) -> bool;
+    /// The user's number on this host.
+    fn uid(&self, user: &str) -> Option<u32>;
     /// To standard output.
     fn out(&mut self, text: &str);
     /// To standard error.
@@ -90,12 +94,19 @@ impl World for Live<'_> {
         }
     }
 
+    fn records(&mut self, request: &RecordsRequest) -> Result<RecordsReply, AccountsError> {
+        match self.accounts.ask(&AccountsRequest::Records(request.clone()))? {
+            AccountsReply::Records(reply) => Ok(reply),
+            _ => Err(ClusterError::Unexpected("accounts").into()),
+        }
+    }
+
     fn cluster(&self) -> String {
         self.accounts.cluster().name().to_owned()
     }
 
-    fn has_uid(&self, user: &str) -> bool {
-        nix::unistd::User::from_name(user).is_ok_and(|found| found.is_some())
+    fn uid(&self, user: &str) -> Option<u32> {
+        User::by_number_or_name(user).map(|user| user.uid)
     }
 
     fn out(&mut self, text: &str) {

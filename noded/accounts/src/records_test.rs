@@ -1,0 +1,160 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::testing::{LOG, ended, report, submitted, with_folder};
+use garrick_accounts::{
+    change::{Action, Actor, Change, edit::QosEdit},
+    filter::JobFilter,
+};
+use garrick_events::progress::Position;
+use garrick_model::{
+    config::purge::{Age, AgeUnit, PurgeSettings},
+    ids::StepKey,
+    state::{ExitStatus, JobState, StepState},
+    time::Timestamp,
+};
+use std::path::PathBuf;
+
+const HOUR: i64 = 3_600_000;
+
+/// Jobs 1 to 3 that ended in the first hours of a day long ago, each with two steps; and job 7, which waits.
+async fn filled(path: &Path) -> Store {
+    let store = Store::open(path).await.unwrap();
+    let (of, _) = store.follow("c", LOG).await.unwrap();
+    store.begin(&of, Position(0)).await.unwrap();
+    let mut events = vec![submitted(7)];
+    for id in 1..=3 {
+        let steps = report(id, [StepKey::BATCH, StepKey::number(0)], StepState::Completed);
+        events.extend([submitted(id), steps, ended(id, i64::from(id) * HOUR)]);
+    }
+    store.keep(&of, Position(0), Position(1), events).await.unwrap();
+    store
+}
+
+async fn rows(store: &Store) -> Vec<JobRow> {
+    let question = Question { filter: &JobFilter::default(), steps: false, after: None, only: None };
+    let page = store.page(question, &mut Cursor::default()).await.unwrap();
+    page.jobs.into_iter().map(|job| job.row).collect()
+}
+
+fn in_state(state: JobState) -> Which {
+    Which { filter: JobFilter { states: vec![state], ..JobFilter::default() }, ..Which::default() }
+}
+
+fn comment(text: &str) -> JobEdit {
+    JobEdit { comment: Some(text.to_owned()), derived: Some(ExitStatus { code: 3, signal: None }), ..JobEdit::default() }
+}
+
+#[test]
+fn records_are_changed_as_owners_and_administrators_say() {
+    with_folder(async |path| {
+        let store = filled(&path).await;
+        let uid = rows(&store).await[0].uid;
+        let all = Which::default();
+        assert_eq!(store.edit(&all, &comment("x"), Some(uid + 1), false).await.unwrap(), Edited::Denied);
+        let Edited::Done(tried) = store.edit(&all, &comment("x"), Some(uid), true).await.unwrap() else { panic!() };
+        assert_eq!(tried.iter().map(|one| one.job.0).collect::<Vec<_>>(), [1, 2, 3, 7]);
+        assert!(rows(&store).await.iter().all(|row| row.comment.is_none()));
+        let ended = in_state(JobState::Cancelled);
+        let Edited::Done(done) = store.edit(&ended, &comment("x"), None, false).await.unwrap() else { panic!() };
+        assert_eq!(done.len(), 3);
+        let comments: Vec<_> = rows(&store).await.into_iter().map(|row| (row.job.0, row.comment.is_some())).collect();
+        assert_eq!(comments, [(1, true), (2, true), (3, true), (7, false)]);
+        let nothing = Which { end: Some(Timestamp(0)), ..Which::default() };
+        assert_eq!(store.edit(&nothing, &comment("x"), None, false).await.unwrap(), Edited::Done(Vec::new()));
+    });
+}
+
+#[test]
+fn what_the_controller_says_later_holds_for_a_changed_record() {
+    with_folder(async |path| {
+        let store = filled(&path).await;
+        let waiting = in_state(JobState::Pending);
+        store.edit(&waiting, &comment("kept"), None, false).await.unwrap();
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.keep(&of, Position(1), Position(2), vec![ended(7, 9 * HOUR)]).await.unwrap();
+        let last = rows(&store).await.pop().unwrap();
+        assert_eq!((last.job.0, last.state, last.comment.as_deref()), (7, JobState::Cancelled, Some("kept")));
+        assert_eq!(last.end, Some(Timestamp(9 * HOUR)));
+    });
+}
+
+#[test]
+fn only_runs_without_an_end_are_repaired() {
+    with_folder(async |path| {
+        let store = filled(&path).await;
+        let before = rows(&store).await;
+        let runs: Vec<(JobId, Sluid)> = before.iter().map(|row| (row.job, row.sluid)).collect();
+        assert_eq!(store.repair("elsewhere", &runs, false).await.unwrap(), 0);
+        assert_eq!(store.repair("c", &runs, false).await.unwrap(), 1);
+        assert_eq!(store.repair("c", &runs, true).await.unwrap(), 0);
+        let after = rows(&store).await;
+        assert_eq!(after[..3], before[..3]);
+        assert_eq!((after[3].state, after[3].end.is_some()), (JobState::Completed, true));
+    });
+}
+
+fn archives(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn archives_are_read_back_and_nothing_is_doubled() {
+    with_folder(async |path| {
+        let store = filled(&path).await;
+        let root = Actor { name: "root".to_owned(), believed: true };
+        let change = |name: &str| {
+            Change::from(Action::AddQos { names: vec![name.to_owned()], edit: QosEdit::default() })
+        };
+        for name in ["high", "low"] {
+            store.change(&change(name), &root, None, false).await.unwrap().unwrap();
+        }
+        let (jobs, log) = (rows(&store).await, store.transactions(None, None).await.unwrap());
+        let age = Some(Age { count: 1, unit: AgeUnit::Hours });
+        let settings = PurgeSettings {
+            jobs: age,
+            steps: age,
+            transactions: age,
+            archive_jobs: true,
+            archive_steps: true,
+            archive_transactions: true,
+            ..PurgeSettings::default()
+        };
+        let later = Timestamp(Timestamp::now().0 + 48 * HOUR);
+        store.purge(&settings, later).await.unwrap();
+        assert_eq!((rows(&store).await.len(), store.transactions(None, None).await.unwrap().len()), (1, 0));
+        let files = archives(&path.with_file_name("archive"));
+        assert_eq!(files.len(), 3, "jobs, steps, transactions: {files:?}");
+        for file in &files {
+            let tried = store.load(file, true).await.unwrap();
+            assert!(tried.new > 0 && tried.known == 0, "{file:?}");
+            assert_eq!(store.load(file, false).await.unwrap(), tried);
+            assert_eq!(store.load(file, false).await.unwrap(), Loaded { new: 0, known: tried.new });
+        }
+        assert_eq!((rows(&store).await, store.transactions(None, None).await.unwrap()), (jobs, log));
+        let steps: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM steps").fetch_one(&store.readers).await.unwrap();
+        assert_eq!(steps, 6);
+    });
+}
+
+#[test]
+fn what_is_no_archive_changes_nothing() {
+    with_folder(async |path| {
+        let store = filled(&path).await;
+        let folder = path.parent().unwrap();
+        let (text, link) = (folder.join("text"), folder.join("link"));
+        let row = JobRow { cluster: "other".to_owned(), ..rows(&store).await.remove(0) };
+        let lines = [Archived::Job(Box::new(row.clone()))].map(|line| serde_json::to_string(&line).unwrap() + "\n");
+        std::fs::write(&text, lines.concat()).unwrap();
+        std::os::unix::fs::symlink(&text, &link).unwrap();
+        assert!(matches!(store.load(&text, false).await, Err(LoadError::Cluster(name)) if name == "other"));
+        assert!(matches!(store.load(&link, false).await, Err(LoadError::File(_))));
+        assert!(matches!(store.load(folder, false).await, Err(LoadError::File(_))));
+        let new = JobRow { cluster: "c".to_owned(), job: JobId(99), ..row };
+        let good = serde_json::to_string(&Archived::Job(Box::new(new))).unwrap();
+        std::fs::write(&text, format!("{good}\nnonsense\n")).unwrap();
+        assert!(matches!(store.load(&text, false).await, Err(LoadError::Line(2))));
+        assert_eq!(rows(&store).await.len(), 4);
+    });
+}
