@@ -4,12 +4,13 @@
 use super::{
     amounts::{self, list},
     fields::{preempt_mode, qos_flags},
+    limit_words::{Limit, in_file},
     rows::ordered,
 };
 use garrick_model::entities::{
     Entities,
     association::{AssocId, Association},
-    limits::{Amounts, Count, Limits, TresLimit},
+    limits::{Amounts, Limits},
     names::{AdminLevel, Cluster},
     qos::QosRecord,
 };
@@ -71,55 +72,17 @@ impl Line {
     }
 }
 
-/// The keys of limits that are numbers, as the file has them.
-const COUNTS: [(Count, &str); 15] = [
-    (Count::GrpJobs, "GrpJobs"),
-    (Count::GrpJobsAccrue, "GrpJobsAccrue"),
-    (Count::GrpSubmit, "GrpSubmitJobs"),
-    (Count::GrpWall, "GrpWall"),
-    (Count::MaxJobs, "MaxJobs"),
-    (Count::MaxJobsAccrue, "MaxJobsAccrue"),
-    (Count::MaxSubmit, "MaxSubmitJobs"),
-    (Count::MaxWall, "MaxWallDurationPerJob"),
-    (Count::MaxJobsPerUser, "MaxJobsPerUser"),
-    (Count::MaxJobsPerAccount, "MaxJobsPerAccount"),
-    (Count::MaxJobsAccruePerUser, "MaxJobsAccruePerUser"),
-    (Count::MaxJobsAccruePerAccount, "MaxJobsAccruePerAccount"),
-    (Count::MaxSubmitPerUser, "MaxSubmitJobsPerUser"),
-    (Count::MaxSubmitPerAccount, "MaxSubmitJobsPerAccount"),
-    (Count::MinPrioThreshold, "MinPrioThreshold"),
-];
-
-/// The keys of limits of TRES.
-const TRES: [(TresLimit, &str); 11] = [
-    (TresLimit::GrpTres, "GrpTRES"),
-    (TresLimit::GrpTresMins, "GrpTRESMins"),
-    (TresLimit::GrpTresRunMins, "GrpTRESRunMins"),
-    (TresLimit::MaxTresPerJob, "MaxTRESPerJob"),
-    (TresLimit::MaxTresPerNode, "MaxTRESPerNode"),
-    (TresLimit::MaxTresMinsPerJob, "MaxTRESMinsPerJob"),
-    (TresLimit::MaxTresPerUser, "MaxTRESPerUser"),
-    (TresLimit::MaxTresPerAccount, "MaxTRESPerAccount"),
-    (TresLimit::MaxTresRunMinsPerUser, "MaxTRESRunMinsPerUser"),
-    (TresLimit::MaxTresRunMinsPerAccount, "MaxTRESRunMinsPerAccount"),
-    (TresLimit::MinTresPerJob, "MinTRESPerJob"),
-];
-
 /// Amounts as they are read back: memory without a unit is in MiB.
 fn plain(amounts: &Amounts) -> String {
     list(amounts.iter().map(|(name, amount)| format!("{name}={amount}")))
 }
 
 fn limits(line: &mut Line, limits: &Limits) {
-    for (count, key) in COUNTS {
-        if let Some(number) = limits.count(count) {
-            line.value(key, number);
-        }
+    for (count, number) in &limits.counts {
+        line.value(in_file(Limit::Count(*count)), number);
     }
-    for (limit, key) in TRES {
-        if let Some(amounts) = limits.tres.get(&limit).filter(|amounts| !amounts.is_empty()) {
-            line.value(key, plain(amounts));
-        }
+    for (limit, amounts) in limits.tres.iter().filter(|(_, amounts)| !amounts.is_empty()) {
+        line.value(in_file(Limit::Tres(*limit)), plain(amounts));
     }
 }
 
@@ -256,6 +219,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::sacctmgr::samples;
+    use garrick_model::entities::limits::{Count, TresLimit};
 
     /// As sacctmgr of Slurm 26.05.3 wrote it.
     #[test]

@@ -10,6 +10,7 @@
 //! | [`fields`] | the fields, and which of them are shown unasked |
 //! | [`events`] | when nodes were out of service, and what clusters had |
 //! | [`reservations`] | reservations of the past and of now |
+//! | [`limit_words`] | words for limits |
 //! | [`problems`] | what is wrong with accounts and users |
 //! | [`document`] | the same as JSON |
 //! | [`dump`] | everything of a cluster as a file that `sacctmgr load` reads |
@@ -21,6 +22,7 @@ pub mod dump;
 pub mod events;
 pub mod fields;
 pub mod kind;
+pub mod limit_words;
 pub mod problems;
 pub mod reservations;
 pub mod rows;

@@ -14,7 +14,7 @@ use garrick_accounts::{
     records::{PurgeOrder, RecordsReply, RecordsRequest},
 };
 use garrick_asking::{accounting::AccountsError, cluster::ClusterError};
-use std::{fs, io};
+use std::fs;
 
 const SURE: &str = "This may result in loss of accounting database records (if Purge* options enabled).\n\
                     Are you sure you want to continue?";

@@ -338,7 +338,7 @@ fn such(arguments: &Arguments, asker: &Asker) -> Result<JobFilter, RequestError>
     })
 }
 
-pub(super) fn filter_job(Named { job, step }: Named) -> FilterJob {
+pub(crate) fn filter_job(Named { job, step }: Named) -> FilterJob {
     let steps = step.map(|step| WhichSteps::one(StepKey { step, array: None }));
     let only = |task| ArraySpec { ranges: vec![(task, task, 1)], limit: None };
     let whole = match job {

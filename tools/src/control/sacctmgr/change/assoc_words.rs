@@ -10,16 +10,11 @@ use garrick_model::{
     },
     time::long_duration,
 };
+use garrick_render::sacctmgr::limit_words::{self, Limit, Of, is_time};
 
-/// What a word sets.
+/// What a word sets, apart from limits.
 #[derive(Clone, Copy, Debug)]
-pub enum Setting {
-    /// A number: how errors name it.
-    Count(Count, &'static str),
-    /// Minutes.
-    Minutes(Count, &'static str),
-    /// Amounts.
-    Tres(TresLimit),
+enum Setting {
     Shares,
     Priority,
     Qos,
@@ -28,32 +23,12 @@ pub enum Setting {
     RawUsage,
 }
 
-/// Words of sacctmgr(1) for associations.
-pub const SETTINGS: &[(&str, Setting)] = &[
+/// Words of sacctmgr(1) for associations, apart from limits.
+const SETTINGS: &[(&str, Setting)] = &[
     ("Comment", Setting::Comment),
     ("DefaultQOS", Setting::DefaultQos),
     ("Fairshare", Setting::Shares),
     ("Share", Setting::Shares),
-    ("GrpJobs", Setting::Count(Count::GrpJobs, "GrpJobs")),
-    ("GrpJobsAccrue", Setting::Count(Count::GrpJobsAccrue, "GrpJobsAccrue")),
-    ("GrpSubmitJobs", Setting::Count(Count::GrpSubmit, "GrpSubmitJobs")),
-    ("GrpTRES", Setting::Tres(TresLimit::GrpTres)),
-    ("GrpTRESMins", Setting::Tres(TresLimit::GrpTresMins)),
-    ("GrpTRESRunMins", Setting::Tres(TresLimit::GrpTresRunMins)),
-    ("GrpWall", Setting::Minutes(Count::GrpWall, "GrpWall")),
-    ("MaxJobs", Setting::Count(Count::MaxJobs, "MaxJobs")),
-    ("MaxJobsAccrue", Setting::Count(Count::MaxJobsAccrue, "MaxJobsAccrue")),
-    ("MaxSubmitJobs", Setting::Count(Count::MaxSubmit, "MaxSubmitJobs")),
-    ("MaxTRESPerJob", Setting::Tres(TresLimit::MaxTresPerJob)),
-    ("MaxTRES", Setting::Tres(TresLimit::MaxTresPerJob)),
-    ("MaxTRESPJ", Setting::Tres(TresLimit::MaxTresPerJob)),
-    ("MaxTRESPerNode", Setting::Tres(TresLimit::MaxTresPerNode)),
-    ("MaxTRESPN", Setting::Tres(TresLimit::MaxTresPerNode)),
-    ("MaxTRESMinsPerJob", Setting::Tres(TresLimit::MaxTresMinsPerJob)),
-    ("MaxTRESMins", Setting::Tres(TresLimit::MaxTresMinsPerJob)),
-    ("MaxTRESMinsPJ", Setting::Tres(TresLimit::MaxTresMinsPerJob)),
-    ("MaxWallDurationPerJob", Setting::Minutes(Count::MaxWall, "MaxWall")),
-    ("MaxWall", Setting::Minutes(Count::MaxWall, "MaxWall")),
     ("Priority", Setting::Priority),
     ("QosLevel", Setting::Qos),
     ("QOS", Setting::Qos),
@@ -62,16 +37,34 @@ pub const SETTINGS: &[(&str, Setting)] = &[
 
 /// Sets what the word says. `Unknown`: it is no word for associations.
 pub fn set(edit: &mut AssocEdit, word: &Word<'_>, entities: &Entities) -> Result<(), WordError> {
-    match word.find(SETTINGS).ok_or(WordError::Unknown)? {
-        Setting::Count(count, what) => drop(edit.counts.insert(count, word.count(count, what)?)),
-        Setting::Minutes(count, what) => drop(edit.counts.insert(count, word.minutes(what)?)),
-        Setting::Tres(limit) => drop(edit.tres.insert(limit, word.tres(entities)?)),
+    let Some(setting) = word.find(SETTINGS) else {
+        return set_limit(&mut edit.counts, &mut edit.tres, word, Of::Associations, entities);
+    };
+    match setting {
         Setting::Shares => edit.shares = shares(word)?,
         Setting::Priority => edit.priority = number_edit(word, "Priority")?,
         Setting::Qos => edit.qos = word.qos_list(entities)?,
         Setting::DefaultQos => edit.default_qos = default_qos(word, entities)?,
         Setting::Comment => edit.comment = Some(word.value.to_owned()),
         Setting::RawUsage => edit.reset_usage = raw_usage(word)?,
+    }
+    Ok(())
+}
+
+/// Sets a limit of associations or QOS. `Unknown`: it is none.
+pub fn set_limit(
+    counts: &mut CountEdits,
+    tres: &mut TresEdits,
+    word: &Word<'_>,
+    of: Of,
+    entities: &Entities,
+) -> Result<(), WordError> {
+    let limit = word.key.and_then(|key| limit_words::find(key, of)).ok_or(WordError::Unknown)?;
+    let name = limit_words::told(limit);
+    match limit {
+        Limit::Count(count) if is_time(count) => drop(counts.insert(count, word.minutes(name)?)),
+        Limit::Count(count) => drop(counts.insert(count, word.count(count, name)?)),
+        Limit::Tres(limit) => drop(tres.insert(limit, word.tres(entities)?)),
     }
     Ok(())
 }
@@ -151,22 +144,37 @@ pub fn narrow(filter: &mut AssocFilter, word: &Word<'_>, names: Names) -> Result
     Ok(())
 }
 
-/// Numbers as they are told, with their names in their order.
-pub fn count_lines(names: &[(Count, &str)], counts: &CountEdits) -> Vec<(String, String)> {
-    let is_time = |count: Count| matches!(count, Count::MaxWall | Count::GrpWall);
-    let text = |count: Count, new: &Option<u64>| match new {
+/// Limits as they are told, in this order.
+pub fn limit_lines(limits: &[Limit], counts: &CountEdits, tres: &TresEdits) -> Vec<(String, String)> {
+    let number = |count: Count, new: &Option<u64>| match new {
         None => "NONE".to_owned(),
         Some(minutes) if is_time(count) => long_duration(minutes.saturating_mul(60)),
         Some(number) => number.to_string(),
     };
-    let line = |(count, name): &(Count, &str)| Some(((*name).to_owned(), text(*count, counts.get(count)?)));
-    names.iter().filter_map(line).collect()
+    let text = |limit: Limit| match limit {
+        Limit::Count(count) => counts.get(&count).map(|new| number(count, new)),
+        Limit::Tres(limit) => tres.get(&limit).map(amounts_text),
+    };
+    limits.iter().filter_map(|limit| Some((limit_words::told(*limit).to_owned(), text(*limit)?))).collect()
 }
 
-/// Amounts as they are told.
-pub fn tres_line(name: &str, limit: TresLimit, tres: &TresEdits) -> Option<(String, String)> {
-    Some((name.to_owned(), amounts_text(tres.get(&limit)?)))
-}
+/// Limits of associations, in the order in which `add` tells them.
+const LIMITS: [Limit; 14] = [
+    Limit::Tres(TresLimit::GrpTresMins),
+    Limit::Tres(TresLimit::GrpTresRunMins),
+    Limit::Tres(TresLimit::GrpTres),
+    Limit::Count(Count::GrpJobs),
+    Limit::Count(Count::GrpJobsAccrue),
+    Limit::Count(Count::GrpSubmit),
+    Limit::Count(Count::GrpWall),
+    Limit::Tres(TresLimit::MaxTresMinsPerJob),
+    Limit::Tres(TresLimit::MaxTresPerJob),
+    Limit::Tres(TresLimit::MaxTresPerNode),
+    Limit::Count(Count::MaxJobs),
+    Limit::Count(Count::MaxJobsAccrue),
+    Limit::Count(Count::MaxSubmit),
+    Limit::Count(Count::MaxWall),
+];
 
 /// Values of an association that `add` is about to set, as it tells them.
 pub fn lines(edit: &AssocEdit, parent: Option<&str>) -> Vec<(String, String)> {
@@ -178,26 +186,7 @@ pub fn lines(edit: &AssocEdit, parent: Option<&str>) -> Vec<(String, String)> {
         Edit::Set(Shares::Parent) => lines.push(line("Fairshare", "parent".to_owned())),
         Edit::Set(Shares::Number(number)) => lines.push(line("Fairshare", number.to_string())),
     }
-    lines.extend(tres_line("GrpTRESMins", TresLimit::GrpTresMins, &edit.tres));
-    lines.extend(tres_line("GrpTRESRunMins", TresLimit::GrpTresRunMins, &edit.tres));
-    lines.extend(tres_line("GrpTRES", TresLimit::GrpTres, &edit.tres));
-    let group = [
-        (Count::GrpJobs, "GrpJobs"),
-        (Count::GrpJobsAccrue, "GrpJobsAccrue"),
-        (Count::GrpSubmit, "GrpSubmitJobs"),
-        (Count::GrpWall, "GrpWall"),
-    ];
-    lines.extend(count_lines(&group, &edit.counts));
-    lines.extend(tres_line("MaxTRESMins", TresLimit::MaxTresMinsPerJob, &edit.tres));
-    lines.extend(tres_line("MaxTRESPerJob", TresLimit::MaxTresPerJob, &edit.tres));
-    lines.extend(tres_line("MaxTRESPerNode", TresLimit::MaxTresPerNode, &edit.tres));
-    let single = [
-        (Count::MaxJobs, "MaxJobs"),
-        (Count::MaxJobsAccrue, "MaxJobsAccrue"),
-        (Count::MaxSubmit, "MaxSubmitJobs"),
-        (Count::MaxWall, "MaxWall"),
-    ];
-    lines.extend(count_lines(&single, &edit.counts));
+    lines.extend(limit_lines(&LIMITS, &edit.counts, &edit.tres));
     lines.extend(parent.map(|parent| line("Parent", parent.to_owned())));
     match edit.priority {
         Edit::Keep => {}

@@ -116,28 +116,9 @@ impl Session<'_> {
 
     /// `delete cluster`.
     pub fn delete_cluster(&mut self, words: &[String]) -> Code {
-        let mut names = Vec::new();
-        for word in &parts(words).conditions {
-            if word.key.is_some() && !matches!(word.find(SETTINGS), Some(Setting::Names)) {
-                told::unknown_condition(self.world, word);
-                return Ok(1);
-            }
-            names.extend(word.names());
-        }
-        if names.is_empty() {
-            return self.nothing_to_remove();
-        }
-        let deleted = |applied: &Applied| {
-            format!(" Deleting clusters...\n{}", told::lines(&told::names(&applied.affected, told::cluster)))
-        };
-        self.carry_out(Action::DeleteClusters(names), deleted, |world, refusal| {
-            if *refusal == ChangeRefusal::NothingDeleted {
-                world.out(" Nothing deleted\n");
-            } else {
-                told::refused(world, refusal, "");
-            }
-            1
-        })
+        let is_name = |word: &Word<'_>| word.key.is_none() || matches!(word.find(SETTINGS), Some(Setting::Names));
+        let deleted = (" Deleting clusters...\n", " Nothing deleted\n");
+        self.delete_named(words, is_name, Action::DeleteClusters, told::cluster, deleted)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `add qos`, `modify qos`, `delete qos`.
 
 use super::{
-    assoc_words::{count_lines, list_text, number_edit, raw_usage, tres_line},
+    assoc_words::{limit_lines, list_text, number_edit, raw_usage, set_limit},
     session::{Code, Session},
     told,
     words::{Operator, Word, WordError, parts},
@@ -18,13 +18,11 @@ use garrick_model::{
     },
     time::{long_duration, parse_duration_secs},
 };
+use garrick_render::sacctmgr::limit_words::{Limit, Of};
 use std::collections::BTreeSet;
 
 #[derive(Clone, Copy, Debug)]
 enum Setting {
-    Count(Count, &'static str),
-    Minutes(Count, &'static str),
-    Tres(TresLimit),
     Description,
     Flags,
     GraceTime,
@@ -38,52 +36,12 @@ enum Setting {
     UsageThreshold,
 }
 
-/// Words of sacctmgr(1) for QOS.
+/// Words of sacctmgr(1) for QOS, apart from limits.
 const SETTINGS: &[(&str, Setting)] = &[
     ("Description", Setting::Description),
     ("Flags", Setting::Flags),
     ("GraceTime", Setting::GraceTime),
-    ("GrpJobs", Setting::Count(Count::GrpJobs, "GrpJobs")),
-    ("GrpJobsAccrue", Setting::Count(Count::GrpJobsAccrue, "GrpJobsAccrue")),
-    ("GrpSubmitJobs", Setting::Count(Count::GrpSubmit, "GrpSubmitJobs")),
-    ("GrpTRES", Setting::Tres(TresLimit::GrpTres)),
-    ("GrpTRESMins", Setting::Tres(TresLimit::GrpTresMins)),
-    ("GrpTRESRunMins", Setting::Tres(TresLimit::GrpTresRunMins)),
-    ("GrpWall", Setting::Minutes(Count::GrpWall, "GrpWall")),
     ("LimitFactor", Setting::LimitFactor),
-    ("MaxJobsAccruePerAccount", Setting::Count(Count::MaxJobsAccruePerAccount, "MaxJobsAccruePerAccount")),
-    ("MaxJobsAccruePA", Setting::Count(Count::MaxJobsAccruePerAccount, "MaxJobsAccruePerAccount")),
-    ("MaxJobsAccruePerUser", Setting::Count(Count::MaxJobsAccruePerUser, "MaxJobsAccruePerUser")),
-    ("MaxJobsAccruePU", Setting::Count(Count::MaxJobsAccruePerUser, "MaxJobsAccruePerUser")),
-    ("MaxJobsPerAccount", Setting::Count(Count::MaxJobsPerAccount, "MaxJobsPerAccount")),
-    ("MaxJobsPA", Setting::Count(Count::MaxJobsPerAccount, "MaxJobsPerAccount")),
-    ("MaxJobsPerUser", Setting::Count(Count::MaxJobsPerUser, "MaxJobsPerUser")),
-    ("MaxJobsPU", Setting::Count(Count::MaxJobsPerUser, "MaxJobsPerUser")),
-    ("MaxSubmitJobsPerAccount", Setting::Count(Count::MaxSubmitPerAccount, "MaxSubmitJobsPerAccount")),
-    ("MaxSubmitJobsPA", Setting::Count(Count::MaxSubmitPerAccount, "MaxSubmitJobsPerAccount")),
-    ("MaxSubmitJobsPerUser", Setting::Count(Count::MaxSubmitPerUser, "MaxSubmitJobsPerUser")),
-    ("MaxSubmitJobsPU", Setting::Count(Count::MaxSubmitPerUser, "MaxSubmitJobsPerUser")),
-    ("MaxTRESPerJob", Setting::Tres(TresLimit::MaxTresPerJob)),
-    ("MaxTRES", Setting::Tres(TresLimit::MaxTresPerJob)),
-    ("MaxTRESPJ", Setting::Tres(TresLimit::MaxTresPerJob)),
-    ("MaxTRESMinsPerJob", Setting::Tres(TresLimit::MaxTresMinsPerJob)),
-    ("MaxTRESMins", Setting::Tres(TresLimit::MaxTresMinsPerJob)),
-    ("MaxTRESMinsPJ", Setting::Tres(TresLimit::MaxTresMinsPerJob)),
-    ("MaxTRESPerAccount", Setting::Tres(TresLimit::MaxTresPerAccount)),
-    ("MaxTRESPA", Setting::Tres(TresLimit::MaxTresPerAccount)),
-    ("MaxTRESPerNode", Setting::Tres(TresLimit::MaxTresPerNode)),
-    ("MaxTRESPN", Setting::Tres(TresLimit::MaxTresPerNode)),
-    ("MaxTRESPerUser", Setting::Tres(TresLimit::MaxTresPerUser)),
-    ("MaxTRESPU", Setting::Tres(TresLimit::MaxTresPerUser)),
-    ("MaxTRESRunMinsPerAccount", Setting::Tres(TresLimit::MaxTresRunMinsPerAccount)),
-    ("MaxTRESRunMinsPA", Setting::Tres(TresLimit::MaxTresRunMinsPerAccount)),
-    ("MaxTRESRunMinsPerUser", Setting::Tres(TresLimit::MaxTresRunMinsPerUser)),
-    ("MaxTRESRunMinsPU", Setting::Tres(TresLimit::MaxTresRunMinsPerUser)),
-    ("MaxWallDurationPerJob", Setting::Minutes(Count::MaxWall, "MaxWall")),
-    ("MaxWall", Setting::Minutes(Count::MaxWall, "MaxWall")),
-    ("MinPrioThreshold", Setting::Count(Count::MinPrioThreshold, "MinPrioThreshold")),
-    ("MinTRESPerJob", Setting::Tres(TresLimit::MinTresPerJob)),
-    ("MinTRES", Setting::Tres(TresLimit::MinTresPerJob)),
     ("Preempt", Setting::Preempt),
     ("PreemptExemptTime", Setting::PreemptExemptTime),
     ("PreemptMode", Setting::PreemptMode),
@@ -117,10 +75,10 @@ const MODES: [(&str, QosPreemptMode); 4] = [
 
 /// Sets what the word says.
 pub fn set(edit: &mut QosEdit, word: &Word<'_>, entities: &Entities) -> Result<(), WordError> {
-    match word.find(SETTINGS).ok_or(WordError::Unknown)? {
-        Setting::Count(count, what) => drop(edit.counts.insert(count, word.count(count, what)?)),
-        Setting::Minutes(count, what) => drop(edit.counts.insert(count, word.minutes(what)?)),
-        Setting::Tres(limit) => drop(edit.tres.insert(limit, word.tres(entities)?)),
+    let Some(setting) = word.find(SETTINGS) else {
+        return set_limit(&mut edit.counts, &mut edit.tres, word, Of::Qos, entities);
+    };
+    match setting {
         Setting::Description => edit.description = Some(word.value.to_owned()),
         Setting::Flags => edit.flags = flags(word)?,
         Setting::GraceTime => edit.grace_secs = word.number("GraceTime")?.map_or(Edit::Clear, Edit::Set),
@@ -278,28 +236,8 @@ impl Session<'_> {
 
     /// `delete qos`.
     pub fn delete_qos(&mut self, words: &[String]) -> Code {
-        let mut names = Vec::new();
-        for word in &parts(words).conditions {
-            if !is_name(word) {
-                told::unknown_condition(self.world, word);
-                return Ok(1);
-            }
-            names.extend(word.names());
-        }
-        if names.is_empty() {
-            return self.nothing_to_remove();
-        }
-        let deleted = |applied: &Applied| {
-            format!(" Deleting QOS(s)...\n{}", told::lines(&told::names(&applied.affected, told::qos)))
-        };
-        self.carry_out(Action::DeleteQos(names), deleted, |world, refusal| {
-            if *refusal == ChangeRefusal::NothingDeleted {
-                world.out("  Nothing deleted\n");
-            } else {
-                told::refused(world, refusal, "");
-            }
-            1
-        })
+        let deleted = (" Deleting QOS(s)...\n", "  Nothing deleted\n");
+        self.delete_named(words, is_name, Action::DeleteQos, told::qos, deleted)
     }
 }
 
@@ -329,7 +267,10 @@ fn lines(edit: &QosEdit, name: &str) -> String {
         line("Flags", set.collect::<Vec<_>>().join(","));
     }
     number(&mut lines, "GraceTime", edit.grace_secs);
-    lines.extend(limit_lines(edit));
+    let [of_groups, others] = LIMITS.map(|limits| limit_lines(limits, &edit.counts, &edit.tres));
+    lines.extend(of_groups);
+    factor_line(&mut lines, "LimitFactor", edit.limit_factor);
+    lines.extend(others);
     lines.extend(list_text(&edit.preempt).map(|text| ("Preempt".to_owned(), text)));
     if let Edit::Set(secs) = edit.preempt_exempt_secs {
         lines.push(("PreemptExemptTime".to_owned(), long_duration(secs)));
@@ -346,43 +287,36 @@ fn lines(edit: &QosEdit, name: &str) -> String {
     format!("  Description    = {description}\n{}", lines.iter().map(wide).collect::<String>())
 }
 
-/// Limits, as they are told.
-fn limit_lines(edit: &QosEdit) -> Vec<(String, String)> {
-    let mut lines = Vec::new();
-    let group =
-        [(Count::GrpJobs, "GrpJobs"), (Count::GrpJobsAccrue, "GrpJobsAccrue"), (Count::GrpSubmit, "GrpSubmitJobs")];
-    lines.extend(count_lines(&group, &edit.counts));
-    lines.extend(tres_line("GrpTRES", TresLimit::GrpTres, &edit.tres));
-    lines.extend(tres_line("GrpTRESMins", TresLimit::GrpTresMins, &edit.tres));
-    lines.extend(tres_line("GrpTRESRunMins", TresLimit::GrpTresRunMins, &edit.tres));
-    lines.extend(count_lines(&[(Count::GrpWall, "GrpWall")], &edit.counts));
-    factor_line(&mut lines, "LimitFactor", edit.limit_factor);
-    let single = [
-        (Count::MaxJobsAccruePerAccount, "MaxJobsAccruePerAccount"),
-        (Count::MaxJobsAccruePerUser, "MaxJobsAccruePerUser"),
-        (Count::MaxJobsPerAccount, "MaxJobsPerAccount"),
-        (Count::MaxJobsPerUser, "MaxJobsPerUser"),
-        (Count::MaxSubmitPerAccount, "MaxSubmitJobsPerAccount"),
-        (Count::MaxSubmitPerUser, "MaxSubmitJobsPerUser"),
-    ];
-    lines.extend(count_lines(&single, &edit.counts));
-    let tres = [
-        ("MaxTRESPerAccount", TresLimit::MaxTresPerAccount),
-        ("MaxTRESPerJob", TresLimit::MaxTresPerJob),
-        ("MaxTRESPerNode", TresLimit::MaxTresPerNode),
-        ("MaxTRESPerUser", TresLimit::MaxTresPerUser),
-        ("MaxTRESRunMinsPerAccount", TresLimit::MaxTresRunMinsPerAccount),
-        ("MaxTRESRunMinsPerUser", TresLimit::MaxTresRunMinsPerUser),
-        ("MinTRESPerJob", TresLimit::MinTresPerJob),
-        ("MaxTRESMins", TresLimit::MaxTresMinsPerJob),
-    ];
-    lines.extend(tres.iter().filter_map(|(name, limit)| tres_line(name, *limit, &edit.tres)));
-    lines.extend(count_lines(
-        &[(Count::MaxWall, "MaxWall"), (Count::MinPrioThreshold, "MinPrioThreshold")],
-        &edit.counts,
-    ));
-    lines
-}
+/// Limits in the order in which they are told, before `LimitFactor` and behind it.
+const LIMITS: [&[Limit]; 2] = [
+    &[
+        Limit::Count(Count::GrpJobs),
+        Limit::Count(Count::GrpJobsAccrue),
+        Limit::Count(Count::GrpSubmit),
+        Limit::Tres(TresLimit::GrpTres),
+        Limit::Tres(TresLimit::GrpTresMins),
+        Limit::Tres(TresLimit::GrpTresRunMins),
+        Limit::Count(Count::GrpWall),
+    ],
+    &[
+        Limit::Count(Count::MaxJobsAccruePerAccount),
+        Limit::Count(Count::MaxJobsAccruePerUser),
+        Limit::Count(Count::MaxJobsPerAccount),
+        Limit::Count(Count::MaxJobsPerUser),
+        Limit::Count(Count::MaxSubmitPerAccount),
+        Limit::Count(Count::MaxSubmitPerUser),
+        Limit::Tres(TresLimit::MaxTresPerAccount),
+        Limit::Tres(TresLimit::MaxTresPerJob),
+        Limit::Tres(TresLimit::MaxTresPerNode),
+        Limit::Tres(TresLimit::MaxTresPerUser),
+        Limit::Tres(TresLimit::MaxTresRunMinsPerAccount),
+        Limit::Tres(TresLimit::MaxTresRunMinsPerUser),
+        Limit::Tres(TresLimit::MinTresPerJob),
+        Limit::Tres(TresLimit::MaxTresMinsPerJob),
+        Limit::Count(Count::MaxWall),
+        Limit::Count(Count::MinPrioThreshold),
+    ],
+];
 
 fn mode_text(modes: &BTreeSet<QosPreemptMode>) -> String {
     let set: Vec<&str> = MODES.iter().filter(|(_, mode)| modes.contains(mode)).map(|(name, _)| *name).collect();

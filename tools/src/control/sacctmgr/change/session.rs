@@ -2,10 +2,10 @@
 
 use super::{
     asking, told,
-    words::{Word, WordError},
+    words::{Word, WordError, parts},
     world::{Changed, World},
 };
-use garrick_accounts::change::{Applied, Change, ChangeRefusal};
+use garrick_accounts::change::{Action, Affected, Applied, Change, ChangeRefusal};
 use garrick_asking::accounting::AccountsError;
 use garrick_model::entities::Entities;
 
@@ -62,6 +62,38 @@ impl<'w> Session<'w> {
             }
             Err(refusal) => Ok(refused(self.world, &refusal)),
         }
+    }
+
+    /// `delete` of what has a name and nothing else. `of` finds the names of what is deleted; `told` is the heading of those, and what is
+    /// told where there are none.
+    pub fn delete_named(
+        &mut self,
+        words: &[String],
+        is_name: impl Fn(&Word<'_>) -> bool,
+        action: impl FnOnce(Vec<String>) -> Action,
+        of: fn(&Affected) -> Option<&String>,
+        (heading, nothing): (&str, &str),
+    ) -> Code {
+        let mut names = Vec::new();
+        for word in &parts(words).conditions {
+            if !is_name(word) {
+                told::unknown_condition(self.world, word);
+                return Ok(1);
+            }
+            names.extend(word.names());
+        }
+        if names.is_empty() {
+            return self.nothing_to_remove();
+        }
+        let deleted = |applied: &Applied| format!("{heading}{}", told::lines(&told::names(&applied.affected, of)));
+        self.carry_out(action(names), deleted, |world, refusal| {
+            if *refusal == ChangeRefusal::NothingDeleted {
+                world.out(nothing);
+            } else {
+                told::refused(world, refusal, "");
+            }
+            1
+        })
     }
 
     /// Tells an error.

@@ -6,7 +6,7 @@ use super::{
 };
 use garrick_accounts::change::{Affected, AssocName, ChangeRefusal};
 
-pub(super) const DENIED: &str = "Your user doesn't have privilege to perform this action";
+pub const DENIED: &str = "Your user doesn't have privilege to perform this action";
 const NOT_EVEN_COORDINATOR: &str = "Only admins/operators/coordinators can add accounts";
 const FLAGS: &str = "DenyOnLimit,EnforceUsageThreshold,PartitionMinNodes,PartitionMaxNodes,PartitionTimeLimit,\
                      RequiresReservation,OverPartQOS,NoReserve,NoDecay,Relative,UsageFactorSafe";
