@@ -206,7 +206,11 @@ mod tests {
     use garrick_model::spec::JobSpec;
 
     fn row() -> JobRow {
-        JobRow { submit: Timestamp(10), eligible: Some(Timestamp(12)), ..JobRow::of("c", &record(1, JobSpec::default())) }
+        JobRow {
+            submit: Timestamp(10),
+            eligible: Some(Timestamp(12)),
+            ..JobRow::of("c", &record(1, JobSpec::default()))
+        }
     }
 
     #[test]

@@ -119,9 +119,7 @@ mod tests {
     fn plainly(entities: &Entities, who: &str, private: &PrivateData) -> Entities {
         let living = |cluster: &str, account: &str, user: Option<&str>| {
             let mut all = entities.associations.values();
-            all.find(|a| {
-                !a.deleted && a.cluster == cluster && a.account == account && (a.user.as_deref() == user)
-            })
+            all.find(|a| !a.deleted && a.cluster == cluster && a.account == account && (a.user.as_deref() == user))
         };
         let coordinates = |of: &Association| {
             let Some(account) = living(&of.cluster, &of.account, None) else { return false };

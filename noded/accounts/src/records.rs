@@ -148,8 +148,7 @@ impl Store {
         let lines = lines.map_err(|error| LoadError::File(io::Error::other(error)))??;
         let mut writer = self.writer.lock().await;
         let mut tx = writer.connection.begin().await?;
-        let clusters: Vec<(String, i64)> =
-            sqlx::query_as("SELECT name, id FROM clusters").fetch_all(&mut *tx).await?;
+        let clusters: Vec<(String, i64)> = sqlx::query_as("SELECT name, id FROM clusters").fetch_all(&mut *tx).await?;
         let clusters: BTreeMap<String, i64> = clusters.into_iter().collect();
         let id = |name: &String| clusters.get(name).copied().ok_or_else(|| LoadError::Cluster(name.clone()));
         let (mut loaded, mut transactions) = (Loaded::default(), Vec::new());
@@ -175,10 +174,8 @@ impl Store {
 async fn write(writer: &mut Writer, rows: &[JobRow]) -> Result<(), StoreError> {
     let mut tx = writer.connection.begin().await?;
     for row in rows {
-        let id: i64 = sqlx::query_scalar("SELECT id FROM clusters WHERE name = ?")
-            .bind(&row.cluster)
-            .fetch_one(&mut *tx)
-            .await?;
+        let id: i64 =
+            sqlx::query_scalar("SELECT id FROM clusters WHERE name = ?").bind(&row.cluster).fetch_one(&mut *tx).await?;
         put_job(&mut tx, id, row).await?;
     }
     tx.commit().await?;
@@ -241,16 +238,13 @@ async fn load_step(tx: &mut Tx<'_>, cluster: i64, step: &StepRecord) -> Result<b
 }
 
 /// Transactions have no key: each comes as often as it is in the archive and not yet in the database.
-async fn load_transactions(
-    tx: &mut Tx<'_>,
-    archived: Vec<Transaction>,
-    loaded: &mut Loaded,
-) -> Result<(), StoreError> {
+async fn load_transactions(tx: &mut Tx<'_>, archived: Vec<Transaction>, loaded: &mut Loaded) -> Result<(), StoreError> {
     let mut known: BTreeMap<i64, Vec<Transaction>> = BTreeMap::new();
     for one in archived {
         let at = one.time.0;
         if !known.contains_key(&at) {
-            let rows = sqlx::query("SELECT body FROM transactions WHERE time_ms = ?").bind(at).fetch_all(&mut **tx).await?;
+            let rows =
+                sqlx::query("SELECT body FROM transactions WHERE time_ms = ?").bind(at).fetch_all(&mut **tx).await?;
             let there = rows.iter().map(|row| decoded(row.try_get(0)?)).collect::<Result<_, StoreError>>()?;
             known.insert(at, there);
         }

@@ -41,7 +41,11 @@ fn in_state(state: JobState) -> Which {
 }
 
 fn comment(text: &str) -> JobEdit {
-    JobEdit { comment: Some(text.to_owned()), derived: Some(ExitStatus { code: 3, signal: None }), ..JobEdit::default() }
+    JobEdit {
+        comment: Some(text.to_owned()),
+        derived: Some(ExitStatus { code: 3, signal: None }),
+        ..JobEdit::default()
+    }
 }
 
 #[test]
@@ -104,9 +108,8 @@ fn archives_are_read_back_and_nothing_is_doubled() {
     with_folder(async |path| {
         let store = filled(&path).await;
         let root = Actor { name: "root".to_owned(), believed: true };
-        let change = |name: &str| {
-            Change::from(Action::AddQos { names: vec![name.to_owned()], edit: QosEdit::default() })
-        };
+        let change =
+            |name: &str| Change::from(Action::AddQos { names: vec![name.to_owned()], edit: QosEdit::default() });
         for name in ["high", "low"] {
             store.change(&change(name), &root, None, false).await.unwrap().unwrap();
         }

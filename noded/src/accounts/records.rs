@@ -152,8 +152,7 @@ mod tests {
         let age = |count, unit| Some(Age { count, unit });
         let settings = PurgeSettings { jobs: age(3, AgeUnit::Days), archive_jobs: true, ..PurgeSettings::default() };
         let order = PurgeOrder { steps: Some("2hours".to_owned()), archive_steps: true, ..PurgeOrder::default() };
-        let expected =
-            PurgeSettings { steps: age(2, AgeUnit::Hours), archive_steps: true, ..settings.clone() };
+        let expected = PurgeSettings { steps: age(2, AgeUnit::Hours), archive_steps: true, ..settings.clone() };
         assert_eq!(ordered(&settings, &order), Ok(expected));
         let bad = PurgeOrder { jobs: Some("soon".to_owned()), ..PurgeOrder::default() };
         assert_eq!(ordered(&settings, &bad), Err("\"soon\" is not an age".to_owned()));

@@ -54,7 +54,7 @@ fn door(c: &Cluster, name: &str) -> std::path::PathBuf {
 
 /// Rows of a job, once accounting has them all and they are as they are to be.
 #[track_caller]
-fn rows(c: &Cluster, job: &str, at: &str, are: impl Fn(&[JobWithSteps]) -> bool) -> Vec<JobWithSteps> {
+pub fn rows(c: &Cluster, job: &str, at: &str, are: impl Fn(&[JobWithSteps]) -> bool) -> Vec<JobWithSteps> {
     let named = NamedJob::job(JobId(job.parse().unwrap()));
     let filter = JobFilter { jobs: vec![named], duplicates: true, ..JobFilter::default() };
     let (door, mut found) = (door(c, at), Vec::new());
@@ -67,7 +67,7 @@ fn rows(c: &Cluster, job: &str, at: &str, are: impl Fn(&[JobWithSteps]) -> bool)
     found
 }
 
-fn over(count: usize) -> impl Fn(&[JobWithSteps]) -> bool {
+pub fn over(count: usize) -> impl Fn(&[JobWithSteps]) -> bool {
     move |jobs| jobs.len() == count && jobs.iter().all(|job| job.row.is_over())
 }
 

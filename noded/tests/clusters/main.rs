@@ -27,6 +27,7 @@ mod operation;
 mod out_of_memory;
 mod power_saving;
 mod preemption;
+mod records;
 mod requeue;
 mod reservations;
 mod sacct;

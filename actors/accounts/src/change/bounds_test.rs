@@ -69,9 +69,11 @@ fn within() -> impl Strategy<Value = Action> {
         (accounts(), prop::option::of(name(&["a", "c", "d"])), edit()).prop_map(|(names, parent, edit)| {
             Action::AddAccounts(AddAccounts { names, parent, edit, ..AddAccounts::default() })
         }),
-        (users(), accounts(), some(name(&["short", "long"])), edit()).prop_map(|(names, accounts, partitions, edit)| {
-            Action::AddUsers(AddUsers { names, accounts, partitions, edit, ..AddUsers::default() })
-        }),
+        (users(), accounts(), some(name(&["short", "long"])), edit()).prop_map(
+            |(names, accounts, partitions, edit)| {
+                Action::AddUsers(AddUsers { names, accounts, partitions, edit, ..AddUsers::default() })
+            }
+        ),
         (accounts(), prop::option::of(name(&["a", "c", "d"])), edit()).prop_map(move |(accounts, parent, edit)| {
             let filter = filter(Vec::new(), accounts);
             Action::ModifyAccounts { filter, account: AccountEdit::default(), parent, edit }
@@ -158,7 +160,8 @@ fn nothing_is_changed_outside(before: &Entities, after: &Entities, coordinated: 
 
 fn users_who_have_more_stay(before: &Entities, after: &Entities, coordinated: &Coordinated) {
     let is_outside = |account: &str| {
-        let mut places = before.associations.values().filter(|a| !a.deleted && a.user.is_none() && a.account == account);
+        let mut places =
+            before.associations.values().filter(|a| !a.deleted && a.user.is_none() && a.account == account);
         places.any(|place| !coordinated.contains(place.id))
     };
     for (name, old) in &before.accounts {

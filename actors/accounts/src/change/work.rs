@@ -1,7 +1,8 @@
 //! A change on its way: the entities, who asks, and what was done so far.
 
 use super::{
-    Action, Actor, Affected, Applied, AssocName, ChangeRefusal, Transaction, associations, bounds, edit::AssocEdit, tree,
+    Action, Actor, Affected, Applied, AssocName, ChangeRefusal, Transaction, associations, bounds, edit::AssocEdit,
+    tree,
 };
 use garrick_model::{
     entities::{

@@ -24,6 +24,7 @@ use garrick_model::{
     view::JobView,
 };
 use std::{
+    borrow::Cow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

@@ -960,7 +960,12 @@ pub fn usage() -> Vec<ControllerEvent> {
         submitted(82),
         job(81, charged(charge)),
         job(82, charged(nobody)),
-        usage(UsageEvent::Reset { at, users: vec![who("alice", Some("main"))], qos: vec!["normal".into()], asked: None }),
+        usage(UsageEvent::Reset {
+            at,
+            users: vec![who("alice", Some("main"))],
+            qos: vec!["normal".into()],
+            asked: None,
+        }),
         usage(UsageEvent::Begin(rules)),
         usage(UsageEvent::User(who("bob", None), meter.clone())),
         usage(UsageEvent::Qos("high".into(), meter)),

@@ -161,7 +161,9 @@ mod tests {
 
     #[test]
     fn a_state_for_the_end_may_be_chosen() {
-        let state = |words: &[&str]| end_state(&Request::read(garrick_render::sacctmgr::kind::Kind::RunawayJobs, words).unwrap());
+        let state = |words: &[&str]| {
+            end_state(&Request::read(garrick_render::sacctmgr::kind::Kind::RunawayJobs, words).unwrap())
+        };
         assert_eq!(state(&[]), Ok(JobState::Completed));
         assert_eq!(state(&["set", "EndState=Failed"]), Ok(JobState::Failed));
         assert_eq!(state(&["set", "endstate=timeout"]), Err("timeout".to_owned()));

@@ -3,11 +3,7 @@
 
 use super::Session;
 use garrick_accounts::messages::{AccountsRefusal, AccountsReply, AccountsRequest, Statistics, Took};
-use garrick_asking::{
-    accounting::AccountsError,
-    accounts::User,
-    cluster::ClusterError,
-};
+use garrick_asking::{accounting::AccountsError, accounts::User, cluster::ClusterError};
 use garrick_render::{clock::Clock, sacctmgr::kind::begins};
 use std::{
     cmp::Reverse,
@@ -131,8 +127,7 @@ mod tests {
     /// Lines as sacctmgr of Slurm 26.05.3 set them.
     #[test]
     fn questions_and_users_are_counted() {
-        let mut statistics =
-            Statistics { since: Timestamp::from_secs(1_795_423_083), ..Statistics::default() };
+        let mut statistics = Statistics { since: Timestamp::from_secs(1_795_423_083), ..Statistics::default() };
         for (kind, uid, micros) in [("Config", 0, 3), ("Config", 0, 4), ("ModifyJobs", 3000, 2_328_577)] {
             statistics.note(kind, uid, micros);
         }

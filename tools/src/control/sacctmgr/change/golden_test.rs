@@ -161,6 +161,22 @@ fn answers_are_those_of_slurm() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
+#[test]
+fn past_use_is_reset_beside_whatever_else_is_set() {
+    let mut memory = dumped();
+    let account = |memory: &Memory, name: &str| memory.entities.account_association("cluster", name).unwrap().clone();
+    let physics = account(&memory, "physics");
+    let said = memory.run("sacctmgr -i modify account chem set rawusage=0 parent=physics description=moved");
+    assert!(said.contains("  C = cluster    A = chem of root\n") && said.ends_with("[exit 0]\n"), "{said}");
+    let chem = account(&memory, "chem");
+    assert_eq!((chem.parent, chem.usage_reset), (Some(physics.id), Some(NOW)));
+    assert_eq!(memory.entities.accounts["chem"].description, "moved");
+    // Nothing but that.
+    let said = memory.run("sacctmgr -i modify account astro set rawusage=0");
+    assert_eq!(said, "No cluster specified, resetting on local cluster cluster\n[exit 0]\n");
+    assert_eq!(account(&memory, "astro").usage_reset, Some(NOW));
+}
+
 /// Takes a load apart: numbers of microseconds are no one's.
 fn loaded(memory: &mut Memory, line: &str, file: &str) -> String {
     memory.files = vec![("f.cfg".to_owned(), file.to_owned())];

@@ -186,7 +186,10 @@ mod tests {
     #[test]
     fn a_derived_exit_code_is_a_number_of_wait() {
         let shown = |number| wait_status(number).map(|status| status.to_string());
-        assert_eq!([9, 256, 0, 65_536].map(shown), [Some("0:9"), Some("1:0"), Some("0:0"), None].map(|s| s.map(str::to_owned)));
+        assert_eq!(
+            [9, 256, 0, 65_536].map(shown),
+            [Some("0:9"), Some("1:0"), Some("0:0"), None].map(|s| s.map(str::to_owned))
+        );
     }
 
     #[test]
