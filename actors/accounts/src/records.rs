@@ -140,7 +140,7 @@ pub enum RecordsReply {
 }
 
 impl JobEdit {
-    /// Is none of its texts too long or of several lines?
+    /// Is none of its texts too long, and can each be a text of C?
     pub fn is_sound(&self) -> bool {
         let texts = [&self.comment, &self.extra, &self.admin_comment, &self.system_comment, &self.wckey];
         texts.into_iter().flatten().all(|text| text.len() <= LONGEST_TEXT && !text.contains('\0'))

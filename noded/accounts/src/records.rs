@@ -94,15 +94,16 @@ impl Store {
         owner: Option<u32>,
         only_try: bool,
     ) -> Result<Edited, StoreError> {
-        let mut writer = self.writer.lock().await;
-        let mut rows = Vec::new();
+        let mut found = Vec::new();
         let (mut cursor, mut after) = (Cursor::default(), None);
-        // Nothing is stored while the writer is held: it is what the pages show.
         loop {
             let question = Question { filter: &which.filter, steps: false, after: after.as_ref(), only: None };
             let page = self.page(question, &mut cursor).await?;
-            rows.extend(page.jobs.into_iter().map(|job| job.row).filter(|row| which.takes(row)));
-            if rows.len() > MOST {
+            found.extend(page.jobs.into_iter().map(|job| job.row).filter(|row| which.takes(row)));
+            if owner.is_some_and(|owner| found.iter().any(|row| row.uid != owner)) {
+                return Ok(Edited::Denied);
+            }
+            if found.len() > MOST {
                 return Ok(Edited::TooMany);
             }
             after = page.next;
@@ -110,15 +111,17 @@ impl Store {
                 break;
             }
         }
-        if owner.is_some_and(|owner| rows.iter().any(|row| row.uid != owner)) {
-            return Ok(Edited::Denied);
-        }
-        let modified = rows.iter().map(Modified::from).collect();
         if !only_try {
+            let mut writer = self.writer.lock().await;
+            let mut rows = Vec::new();
+            for row in &found {
+                // More may be known of it by now.
+                rows.extend(current(&mut writer, &row.cluster, row.job, row.sluid).await?);
+            }
             rows.iter_mut().for_each(|row| edit.on(row));
             write(&mut writer, &rows).await?;
         }
-        Ok(Edited::Done(modified))
+        Ok(Edited::Done(found.iter().map(Modified::from).collect()))
     }
 
     /// Gives these runs an end, where they have none ([`JobRow::repair`]). How many got one.
@@ -126,15 +129,7 @@ impl Store {
         let mut writer = self.writer.lock().await;
         let mut rows = Vec::new();
         for (job, run) in runs {
-            let body: Option<Vec<u8>> = sqlx::query_scalar(
-                "SELECT body FROM jobs WHERE cluster = (SELECT id FROM clusters WHERE name = ?) AND job = ? AND sluid = ?",
-            )
-            .bind(cluster)
-            .bind(i64::from(job.0))
-            .bind(signed(run.0))
-            .fetch_optional(&mut writer.connection)
-            .await?;
-            let row = body.map(|body| decoded::<JobRow>(&body)).transpose()?;
+            let row = current(&mut writer, cluster, *job, *run).await?;
             rows.extend(row.and_then(|mut row| row.repair(failed).then_some(row)));
         }
         write(&mut writer, &rows).await?;
@@ -168,6 +163,19 @@ impl Store {
         writer.known.clear();
         Ok(loaded)
     }
+}
+
+/// A run as it is stored now.
+async fn current(writer: &mut Writer, cluster: &str, job: JobId, run: Sluid) -> Result<Option<JobRow>, StoreError> {
+    let body: Option<Vec<u8>> = sqlx::query_scalar(
+        "SELECT body FROM jobs WHERE cluster = (SELECT id FROM clusters WHERE name = ?) AND job = ? AND sluid = ?",
+    )
+    .bind(cluster)
+    .bind(i64::from(job.0))
+    .bind(signed(run.0))
+    .fetch_optional(&mut writer.connection)
+    .await?;
+    body.map(|body| decoded(&body)).transpose()
 }
 
 /// Writes rows that are there anew.

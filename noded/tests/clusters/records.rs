@@ -31,7 +31,7 @@ fn cluster(name: &str) -> Option<Cluster> {
 /// A job of user `games` that is over, for accounting too.
 fn ended_job(c: &Cluster) -> (String, JobRow) {
     let job = as_user(c, GAMES, &["sbatch", "-o", "/dev/null", "--wrap", "true"]).ok().job();
-    let row = rows(c, &job, "accounting", over(1)).remove(0).row;
+    let row = rows(c, &job, "ctl.sock", over(1)).remove(0).row;
     (job, row)
 }
 
@@ -55,7 +55,7 @@ fn owners_and_administrators_say_something_of_a_job() {
     let shown = c.sh(&format!("sacct -nPX -j {job} -o {fields}")).ok().out;
     assert_eq!(shown, "mine|adm|e|1:0\n");
     // Without an answer nothing is changed.
-    let asked = c.sh(&format!("printf n | sacctmgr modify job jobid={job} set comment=other")).ok().out;
+    let asked = c.shell(&format!("printf n | sacctmgr modify job jobid={job} set comment=other")).ok().out;
     assert!(asked.ends_with("(N/y): \n Changes Discarded\n"), "{asked}");
     let nothing = c.sh("sacctmgr -i modify job jobid=99999 set comment=x");
     assert_eq!((nothing.code, nothing.out.as_str()), (1, " Modified jobs...\n"));
@@ -79,17 +79,17 @@ fn jobs_that_have_run_away_are_shown_and_get_an_end() {
     let load = format!("archive load file={}", file.display());
     let refused = as_user(&c, GAMES, &["sacctmgr", "-i", "archive", "load", &format!("file={}", file.display())]);
     assert_eq!(refused.code, 1, "{}", refused.out);
-    let tried = c.sh(&format!("printf n | sacctmgr {load}")).ok();
+    let tried = c.shell(&format!("printf n | sacctmgr {load}")).ok();
     assert!(tried.out.ends_with(" Changes Discarded\n"), "{}", tried.out);
     c.sh(&format!("sacctmgr -i {load}")).ok();
     let again = c.sh(&format!("sacctmgr -i {load}"));
     assert_eq!((again.code, again.err.contains(" Problem loading archive file: Unspecified error\n")), (1, true));
-    let table = c.sh("printf n | sacctmgr -P show runawayjobs format=id,state,timeend").ok().out;
+    let table = c.shell("printf n | sacctmgr -P show runawayjobs format=id,state,timeend").ok().out;
     assert!(table.contains("ID|State|TimeEnd\n4711|RUNNING|Unknown\n\nWould you like to fix"), "{table}");
     assert!(table.ends_with("(N/y): \nChanges Discarded\n"), "{table}");
     let ordinary = as_user(&c, GAMES, &["sacctmgr", "show", "runawayjobs"]);
     assert_eq!(ordinary.err, "sacctmgr: error: You must have an AdminLevel>=Operator to fix runaway jobs\n");
-    c.sh("printf y | sacctmgr show runawayjobs set EndState=Failed").ok();
+    c.shell("printf y | sacctmgr show runawayjobs set EndState=Failed").ok();
     let shown = c.sh("sacct -nPX -j 4711 -o jobid,state,end,start").ok().out;
     let fields: Vec<&str> = shown.trim().split('|').collect();
     assert_eq!((fields[0], fields[1], fields[2]), ("4711", "FAILED", fields[3]), "{shown}");
