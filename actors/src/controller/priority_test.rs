@@ -163,7 +163,7 @@ fn accounts() -> Entities {
 fn meter(billed: f64) -> Meter {
     let now = Timestamp::now();
     let amount = Amount { value: billed, rate: 0.0 };
-    Meter { as_of: now, since: now, running: 0, tres: [("billing".to_owned(), amount)].into(), wall: Amount::default() }
+    Meter { as_of: now, since: now, tres: [("billing".to_owned(), amount)].into(), ..Meter::default() }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use garrick_accounts::{
 use garrick_model::ids::{JobId, Sluid};
 use sqlx::{Connection as _, Row as _, Sqlite};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fs::File,
     io::{self, BufRead as _, BufReader, Read as _},
     os::unix::fs::OpenOptionsExt as _,
@@ -249,14 +249,10 @@ async fn load_step(tx: &mut Tx<'_>, cluster: i64, step: &StepRecord) -> Result<b
 async fn load_transactions(tx: &mut Tx<'_>, archived: Vec<Transaction>, loaded: &mut Loaded) -> Result<(), StoreError> {
     let mut known: BTreeMap<i64, Vec<Transaction>> = BTreeMap::new();
     for one in archived {
-        let at = one.time.0;
-        if !known.contains_key(&at) {
-            let rows =
-                sqlx::query("SELECT body FROM transactions WHERE time_ms = ?").bind(at).fetch_all(&mut **tx).await?;
-            let there = rows.iter().map(|row| decoded(row.try_get(0)?)).collect::<Result<_, StoreError>>()?;
-            known.insert(at, there);
-        }
-        let there = known.entry(at).or_default();
+        let there = match known.entry(one.time.0) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(new) => new.insert(transactions_at(tx, one.time.0).await?),
+        };
         let found = there.iter().position(|known| *known == one);
         loaded.note(found.is_none());
         match found {
@@ -266,6 +262,11 @@ async fn load_transactions(tx: &mut Tx<'_>, archived: Vec<Transaction>, loaded: 
         }
     }
     Ok(())
+}
+
+async fn transactions_at(tx: &mut Tx<'_>, at: i64) -> Result<Vec<Transaction>, StoreError> {
+    let rows = sqlx::query("SELECT body FROM transactions WHERE time_ms = ?").bind(at).fetch_all(&mut **tx).await?;
+    rows.iter().map(|row| decoded(row.try_get(0)?)).collect()
 }
 
 async fn insert(tx: &mut Tx<'_>, one: &Transaction) -> Result<(), StoreError> {

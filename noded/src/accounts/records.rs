@@ -32,7 +32,7 @@ pub struct Clockwork(Mutex<Statistics>);
 
 impl Clockwork {
     /// From now on.
-    pub fn new() -> Self {
+    pub fn started() -> Self {
         Self(Mutex::new(Statistics { since: Timestamp::now(), ..Statistics::default() }))
     }
 

@@ -102,7 +102,7 @@ pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<Background,
             guests: Guests::with_most(OF_USER),
             turns: Arc::new(Semaphore::new(ANSWERING)),
             of_users: Arc::default(),
-            clockwork: Arc::new(Clockwork::new()),
+            clockwork: Arc::new(Clockwork::started()),
         };
         actix_rt::spawn(async move {
             match open(&settings, &door).await {
