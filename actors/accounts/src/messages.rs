@@ -223,6 +223,8 @@ impl AccountsRequest {
             Self::Change { .. } => "Change",
             Self::Transactions { .. } => "Transactions",
             Self::Usage { .. } => "Usage",
+            Self::Events { .. } => "Events",
+            Self::Reservations { .. } => "Reservations",
             Self::Script(_) => "Script",
             Self::Environment(_) => "Environment",
             Self::Records(RecordsRequest::Modify { .. }) => "ModifyJobs",

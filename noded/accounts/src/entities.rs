@@ -4,7 +4,7 @@
 
 use crate::{
     database::{
-        Connection, Statement, Value,
+        Connection, Link, Statement, Value,
         dialect::{Table, There},
     },
     store::{Store, StoreError, decoded, encoded},
@@ -225,12 +225,18 @@ async fn write(
         }
     }
     link.put(&ENTITIES, rows).await?;
-    let next =
-        "INSERT INTO transactions (id, time_ms, form, body) SELECT COALESCE(MAX(id), 0) + 1, ?, ?, ? FROM transactions";
     for transaction in transactions {
-        link.execute(Statement::of(next).with(transaction.time.0).with(FORM).with(encoded(transaction))).await?;
+        insert(&mut link, transaction).await?;
     }
     Ok(tx.commit().await?)
+}
+
+/// Adds to the list of transactions.
+pub(crate) async fn insert(link: &mut Link<'_>, transaction: &Transaction) -> Result<(), StoreError> {
+    let next =
+        "INSERT INTO transactions (id, time_ms, form, body) SELECT COALESCE(MAX(id), 0) + 1, ?, ?, ? FROM transactions";
+    link.execute(Statement::of(next).with(transaction.time.0).with(FORM).with(encoded(transaction))).await?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -159,11 +159,19 @@ pub(crate) async fn put_node(
 async fn begin(link: &mut Link<'_>, cluster: i64, event: &EventRow) -> Result<(), StoreError> {
     let id = next(link, Statement::of("SELECT COALESCE(MAX(id), 0) + 1 FROM events")).await?;
     let row = Statement::of(
-        "INSERT INTO events (id, cluster, node, start_ms, end_ms, form, body) VALUES (?, ?, ?, ?, NULL, ?, ?)",
+        "INSERT INTO events (id, cluster, node, start_ms, end_ms, form, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
     );
     let node = column(event.node.as_deref().unwrap_or(""));
-    link.execute(row.with(id).with(cluster).with(Some(node)).with(event.start.0).with(FORM).with(encoded(event)))
-        .await?;
+    link.execute(
+        row.with(id)
+            .with(cluster)
+            .with(Some(node))
+            .with(event.start.0)
+            .with(event.end.map(|at| at.0))
+            .with(FORM)
+            .with(encoded(event)),
+    )
+    .await?;
     Ok(())
 }
 
@@ -218,6 +226,32 @@ async fn put(link: &mut Link<'_>, cluster: i64, row: &ReservationRow) -> Result<
     let sql = sql.with(id).with(cluster).with(row.id.cast_signed()).with(Some(column(&row.name)));
     link.execute(sql.with(row.start.0).with(row.end.0).with(FORM).with(encoded(row))).await?;
     Ok(())
+}
+
+/// An event of an archive. True: it was not there.
+pub(crate) async fn load_event(link: &mut Link<'_>, cluster: i64, event: &EventRow) -> Result<bool, StoreError> {
+    let known = Statement::of("SELECT 1 FROM events WHERE cluster = ? AND node = ? AND start_ms = ?");
+    let node = column(event.node.as_deref().unwrap_or(""));
+    let is_new = link.row(known.with(cluster).with(Some(node)).with(event.start.0)).await?.is_none();
+    if is_new {
+        begin(link, cluster, event).await?;
+    }
+    Ok(is_new)
+}
+
+/// A reservation of an archive. True: it was not there.
+pub(crate) async fn load_reservation(
+    link: &mut Link<'_>,
+    cluster: i64,
+    row: &ReservationRow,
+) -> Result<bool, StoreError> {
+    let known = Statement::of("SELECT 1 FROM reservations WHERE cluster = ? AND resv = ? AND start_ms = ?");
+    let known = known.with(cluster).with(row.id.cast_signed()).with(row.start.0);
+    let is_new = link.row(known).await?.is_none();
+    if is_new {
+        put(link, cluster, row).await?;
+    }
+    Ok(is_new)
 }
 
 /// The number that a statement gives.

@@ -2,9 +2,12 @@
 //! Each in one transaction. What the controller says of a job later holds.
 
 use crate::{
+    database::{Link, Statement},
+    entities::insert,
+    events,
     pages::{Cursor, Question},
     purge::Archived,
-    store::{Store, StoreError, Writer, decoded, encoded, numbers, put_job, put_step, signed},
+    store::{Store, StoreError, Writer, decoded, numbers, put_jobs, put_step, signed},
 };
 use garrick_accounts::{
     change::Transaction,
@@ -13,7 +16,6 @@ use garrick_accounts::{
     step::StepRecord,
 };
 use garrick_model::ids::{JobId, Sluid};
-use sqlx::{Connection as _, Row as _, Sqlite};
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     fs::File,
@@ -26,8 +28,6 @@ use std::{
 const MOST: usize = 100_000;
 /// Bytes of an archive at most. One has the rows of a transaction ([`crate::purge`]).
 const LONGEST: u64 = 1 << 30;
-/// Form of bodies: MessagePack with names.
-const FORM: i64 = 1;
 
 /// What a change of records came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,28 +112,32 @@ impl Store {
             }
         }
         if !only_try {
-            let mut writer = self.writer.lock().await;
-            let mut rows = Vec::new();
-            for row in &found {
-                // More may be known of it by now.
-                rows.extend(current(&mut writer, &row.cluster, row.job, row.sluid).await?);
-            }
-            rows.iter_mut().for_each(|row| edit.on(row));
-            write(&mut writer, &rows).await?;
+            self.write(async |writer| {
+                let mut rows = Vec::new();
+                for row in &found {
+                    // More may be known of it by now.
+                    rows.extend(current(writer, &row.cluster, row.job, row.sluid).await?);
+                }
+                rows.iter_mut().for_each(|row| edit.on(row));
+                write(writer, &rows).await
+            })
+            .await?;
         }
         Ok(Edited::Done(found.iter().map(Modified::from).collect()))
     }
 
     /// Gives these runs an end, where they have none ([`JobRow::repair`]). How many got one.
     pub async fn repair(&self, cluster: &str, runs: &[(JobId, Sluid)], failed: bool) -> Result<u64, StoreError> {
-        let mut writer = self.writer.lock().await;
-        let mut rows = Vec::new();
-        for (job, run) in runs {
-            let row = current(&mut writer, cluster, *job, *run).await?;
-            rows.extend(row.and_then(|mut row| row.repair(failed).then_some(row)));
-        }
-        write(&mut writer, &rows).await?;
-        Ok(rows.len() as u64)
+        self.write(async |writer| {
+            let mut rows = Vec::new();
+            for (job, run) in runs {
+                let row = current(writer, cluster, *job, *run).await?;
+                rows.extend(row.and_then(|mut row| row.repair(failed).then_some(row)));
+            }
+            write(writer, &rows).await?;
+            Ok(rows.len() as u64)
+        })
+        .await
     }
 
     /// Stores records of an archive that are not there, or only counts them.
@@ -141,50 +145,65 @@ impl Store {
         let path = file.to_owned();
         let lines = tokio::task::spawn_blocking(move || read(&path)).await;
         let lines = lines.map_err(|error| LoadError::File(io::Error::other(error)))??;
-        let mut writer = self.writer.lock().await;
-        let mut tx = writer.connection.begin().await?;
-        let clusters: Vec<(String, i64)> = sqlx::query_as("SELECT name, id FROM clusters").fetch_all(&mut *tx).await?;
-        let clusters: BTreeMap<String, i64> = clusters.into_iter().collect();
-        let id = |name: &String| clusters.get(name).copied().ok_or_else(|| LoadError::Cluster(name.clone()));
-        let (mut loaded, mut transactions) = (Loaded::default(), Vec::new());
-        for line in lines {
-            match line {
-                Archived::Job(row) => loaded.note(load_job(&mut tx, id(&row.cluster)?, &row).await?),
-                Archived::Step { cluster, step } => loaded.note(load_step(&mut tx, id(&cluster)?, &step).await?),
-                Archived::Transaction(one) => transactions.push(one),
-                Archived::Unreadable { .. } => tracing::warn!("a record of an archive was damaged before"),
-            }
-        }
-        load_transactions(&mut tx, transactions, &mut loaded).await?;
-        if only_try {
-            return Ok(loaded);
-        }
-        tx.commit().await?;
-        writer.known.clear();
-        Ok(loaded)
+        self.write(async |writer| match load(writer, lines, only_try).await {
+            Err(LoadError::Store(error)) => Err(error),
+            done => Ok(done),
+        })
+        .await?
     }
+}
+
+/// Stores records that are not there.
+async fn load(writer: &mut Writer, lines: Vec<Archived>, only_try: bool) -> Result<Loaded, LoadError> {
+    let mut tx = writer.connection()?.begin().await?;
+    let mut link = tx.link();
+    let mut clusters = BTreeMap::new();
+    for row in &link.rows(Statement::of("SELECT name, id FROM clusters")).await? {
+        clusters.insert(row.text(0)?.to_owned(), row.number(1)?);
+    }
+    let id = |name: &String| clusters.get(name).copied().ok_or_else(|| LoadError::Cluster(name.clone()));
+    let (mut loaded, mut transactions) = (Loaded::default(), Vec::new());
+    for line in lines {
+        match line {
+            Archived::Job(row) => loaded.note(load_job(&mut link, id(&row.cluster)?, &row).await?),
+            Archived::Step { cluster, step } => loaded.note(load_step(&mut link, id(&cluster)?, &step).await?),
+            Archived::Event(event) => loaded.note(events::load_event(&mut link, id(&event.cluster)?, &event).await?),
+            Archived::Reservation(row) => {
+                loaded.note(events::load_reservation(&mut link, id(&row.cluster)?, &row).await?);
+            }
+            Archived::Transaction(one) => transactions.push(one),
+            Archived::Unreadable { .. } => tracing::warn!("a record of an archive was damaged before"),
+        }
+    }
+    load_transactions(&mut link, transactions, &mut loaded).await?;
+    if only_try {
+        return Ok(loaded);
+    }
+    tx.commit().await?;
+    writer.known.clear();
+    Ok(loaded)
 }
 
 /// A run as it is stored now.
 async fn current(writer: &mut Writer, cluster: &str, job: JobId, run: Sluid) -> Result<Option<JobRow>, StoreError> {
-    let body: Option<Vec<u8>> = sqlx::query_scalar(
+    let row = Statement::of(
         "SELECT body FROM jobs WHERE cluster = (SELECT id FROM clusters WHERE name = ?) AND job = ? AND sluid = ?",
-    )
-    .bind(cluster)
-    .bind(i64::from(job.0))
-    .bind(signed(run.0))
-    .fetch_optional(&mut writer.connection)
-    .await?;
-    body.map(|body| decoded(&body)).transpose()
+    );
+    let row = row.with(cluster).with(i64::from(job.0)).with(signed(run.0));
+    match writer.connection()?.link().row(row).await? {
+        Some(row) => Ok(Some(decoded(row.bytes(0)?)?)),
+        None => Ok(None),
+    }
 }
 
 /// Writes rows that are there anew.
 async fn write(writer: &mut Writer, rows: &[JobRow]) -> Result<(), StoreError> {
-    let mut tx = writer.connection.begin().await?;
+    let mut tx = writer.connection()?.begin().await?;
+    let mut link = tx.link();
     for row in rows {
-        let id: i64 =
-            sqlx::query_scalar("SELECT id FROM clusters WHERE name = ?").bind(&row.cluster).fetch_one(&mut *tx).await?;
-        put_job(&mut tx, id, row).await?;
+        let of = Statement::of("SELECT id FROM clusters WHERE name = ?").with(row.cluster.as_str());
+        let id = link.row(of).await?.ok_or(sqlx::Error::RowNotFound)?.number(0)?;
+        put_jobs(&mut link, id, std::iter::once(row)).await?;
     }
     tx.commit().await?;
     if !rows.is_empty() {
@@ -213,72 +232,54 @@ fn read(path: &Path) -> Result<Vec<Archived>, LoadError> {
     Ok(lines)
 }
 
-type Tx<'t> = sqlx::Transaction<'t, Sqlite>;
-
 /// True: it was not there.
-async fn load_job(tx: &mut Tx<'_>, cluster: i64, row: &JobRow) -> Result<bool, StoreError> {
-    let known: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM jobs WHERE cluster = ? AND job = ? AND sluid = ?")
-        .bind(cluster)
-        .bind(i64::from(row.job.0))
-        .bind(signed(row.sluid.0))
-        .fetch_one(&mut **tx)
-        .await?;
-    if known == 0 {
-        put_job(tx, cluster, row).await?;
+async fn load_job(link: &mut Link<'_>, cluster: i64, row: &JobRow) -> Result<bool, StoreError> {
+    let known = Statement::of("SELECT 1 FROM jobs WHERE cluster = ? AND job = ? AND sluid = ?");
+    let known = known.with(cluster).with(i64::from(row.job.0)).with(signed(row.sluid.0));
+    let is_new = link.row(known).await?.is_none();
+    if is_new {
+        put_jobs(link, cluster, std::iter::once(row)).await?;
     }
-    Ok(known == 0)
+    Ok(is_new)
 }
 
-async fn load_step(tx: &mut Tx<'_>, cluster: i64, step: &StepRecord) -> Result<bool, StoreError> {
+async fn load_step(link: &mut Link<'_>, cluster: i64, step: &StepRecord) -> Result<bool, StoreError> {
     let (number, task) = numbers(step.key);
-    let known: i64 =
-        sqlx::query_scalar("SELECT COUNT(*) FROM steps WHERE cluster = ? AND sluid = ? AND step = ? AND task = ?")
-            .bind(cluster)
-            .bind(signed(step.sluid.0))
-            .bind(number)
-            .bind(task)
-            .fetch_one(&mut **tx)
-            .await?;
-    if known == 0 {
-        put_step(tx, cluster, step).await?;
+    let known = Statement::of("SELECT 1 FROM steps WHERE cluster = ? AND sluid = ? AND step = ? AND task = ?");
+    let known = known.with(cluster).with(signed(step.sluid.0)).with(number).with(task);
+    let is_new = link.row(known).await?.is_none();
+    if is_new {
+        put_step(link, cluster, step).await?;
     }
-    Ok(known == 0)
+    Ok(is_new)
 }
 
 /// Transactions have no key: each comes as often as it is in the archive and not yet in the database.
-async fn load_transactions(tx: &mut Tx<'_>, archived: Vec<Transaction>, loaded: &mut Loaded) -> Result<(), StoreError> {
+async fn load_transactions(
+    link: &mut Link<'_>,
+    archived: Vec<Transaction>,
+    loaded: &mut Loaded,
+) -> Result<(), StoreError> {
     let mut known: BTreeMap<i64, Vec<Transaction>> = BTreeMap::new();
     for one in archived {
         let there = match known.entry(one.time.0) {
             Entry::Occupied(there) => there.into_mut(),
-            Entry::Vacant(new) => new.insert(transactions_at(tx, one.time.0).await?),
+            Entry::Vacant(new) => new.insert(transactions_at(link, one.time.0).await?),
         };
         let found = there.iter().position(|known| *known == one);
         loaded.note(found.is_none());
         match found {
             // The next one like it is another one.
             Some(at) => drop(there.swap_remove(at)),
-            None => insert(tx, &one).await?,
+            None => insert(link, &one).await?,
         }
     }
     Ok(())
 }
 
-async fn transactions_at(tx: &mut Tx<'_>, at: i64) -> Result<Vec<Transaction>, StoreError> {
-    let rows = sqlx::query("SELECT body FROM transactions WHERE time_ms = ?").bind(at).fetch_all(&mut **tx).await?;
-    rows.iter().map(|row| decoded(row.try_get(0)?)).collect()
-}
-
-async fn insert(tx: &mut Tx<'_>, one: &Transaction) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT INTO transactions (id, time_ms, form, body) SELECT COALESCE(MAX(id), 0) + 1, ?, ?, ? FROM transactions",
-    )
-    .bind(one.time.0)
-    .bind(FORM)
-    .bind(encoded(one))
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
+async fn transactions_at(link: &mut Link<'_>, at: i64) -> Result<Vec<Transaction>, StoreError> {
+    let rows = link.rows(Statement::of("SELECT body FROM transactions WHERE time_ms = ?").with(at)).await?;
+    rows.iter().map(|row| decoded(row.bytes(0)?)).collect()
 }
 
 #[cfg(test)]

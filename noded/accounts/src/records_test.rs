@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::testing::{LOG, ended, report, submitted, with_folder};
+use crate::testing::{LOG, Place, ended, on_each, report, submitted};
 use garrick_accounts::{
     change::{Action, Actor, Change, edit::QosEdit},
     filter::JobFilter,
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 const HOUR: i64 = 3_600_000;
 
 /// Jobs 1 to 3 that ended in the first hours of a day long ago, each with two steps; and job 7, which waits.
-async fn filled(path: &Path) -> Store {
-    let store = Store::open(path).await.unwrap();
+async fn filled(place: &Place) -> Store {
+    let store = place.open().await;
     let (of, _) = store.follow("c", LOG).await.unwrap();
     store.begin(&of, Position(0)).await.unwrap();
     let mut events = vec![submitted(7)];
@@ -50,8 +50,8 @@ fn comment(text: &str) -> JobEdit {
 
 #[test]
 fn records_are_changed_as_owners_and_administrators_say() {
-    with_folder(async |path| {
-        let store = filled(&path).await;
+    on_each(async |place| {
+        let store = filled(place).await;
         let uid = rows(&store).await[0].uid;
         let all = Which::default();
         assert_eq!(store.edit(&all, &comment("x"), Some(uid + 1), false).await.unwrap(), Edited::Denied);
@@ -70,8 +70,8 @@ fn records_are_changed_as_owners_and_administrators_say() {
 
 #[test]
 fn what_the_controller_says_later_holds_for_a_changed_record() {
-    with_folder(async |path| {
-        let store = filled(&path).await;
+    on_each(async |place| {
+        let store = filled(place).await;
         let waiting = in_state(JobState::Pending);
         store.edit(&waiting, &comment("kept"), None, false).await.unwrap();
         let (of, _) = store.follow("c", LOG).await.unwrap();
@@ -84,8 +84,8 @@ fn what_the_controller_says_later_holds_for_a_changed_record() {
 
 #[test]
 fn only_runs_without_an_end_are_repaired() {
-    with_folder(async |path| {
-        let store = filled(&path).await;
+    on_each(async |place| {
+        let store = filled(place).await;
         let before = rows(&store).await;
         let runs: Vec<(JobId, Sluid)> = before.iter().map(|row| (row.job, row.sluid)).collect();
         assert_eq!(store.repair("elsewhere", &runs, false).await.unwrap(), 0);
@@ -105,8 +105,8 @@ fn archives(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn archives_are_read_back_and_nothing_is_doubled() {
-    with_folder(async |path| {
-        let store = filled(&path).await;
+    on_each(async |place| {
+        let store = filled(place).await;
         let root = Actor { name: "root".to_owned(), believed: true };
         let change =
             |name: &str| Change::from(Action::AddQos { names: vec![name.to_owned()], edit: QosEdit::default() });
@@ -122,12 +122,13 @@ fn archives_are_read_back_and_nothing_is_doubled() {
             archive_jobs: true,
             archive_steps: true,
             archive_transactions: true,
+            folder: Some(place.folder.join("archive")),
             ..PurgeSettings::default()
         };
         let later = Timestamp(Timestamp::now().0 + 48 * HOUR);
         store.purge(&settings, later).await.unwrap();
         assert_eq!((rows(&store).await.len(), store.transactions(None, None).await.unwrap().len()), (1, 0));
-        let files = archives(&path.with_file_name("archive"));
+        let files = archives(&place.folder.join("archive"));
         assert_eq!(files.len(), 3, "jobs, steps, transactions: {files:?}");
         for file in &files {
             let tried = store.load(file, true).await.unwrap();
@@ -136,16 +137,17 @@ fn archives_are_read_back_and_nothing_is_doubled() {
             assert_eq!(store.load(file, false).await.unwrap(), Loaded { new: 0, known: tried.new });
         }
         assert_eq!((rows(&store).await, store.transactions(None, None).await.unwrap()), (jobs, log));
-        let steps: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM steps").fetch_one(&store.readers).await.unwrap();
-        assert_eq!(steps, 6);
+        let steps = Statement::of("SELECT COUNT(*) FROM steps");
+        let steps = store.reader().await.unwrap().link().row(steps).await.unwrap().unwrap();
+        assert_eq!(steps.number(0).unwrap(), 6);
     });
 }
 
 #[test]
 fn what_is_no_archive_changes_nothing() {
-    with_folder(async |path| {
-        let store = filled(&path).await;
-        let folder = path.parent().unwrap();
+    on_each(async |place| {
+        let store = filled(place).await;
+        let folder = &place.folder;
         let (text, link) = (folder.join("text"), folder.join("link"));
         let row = JobRow { cluster: "other".to_owned(), ..rows(&store).await.remove(0) };
         let lines = [Archived::Job(Box::new(row.clone()))].map(|line| serde_json::to_string(&line).unwrap() + "\n");

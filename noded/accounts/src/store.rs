@@ -594,7 +594,11 @@ pub(crate) fn column(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { text.replace('\0', "?").into() } else { text.into() }
 }
 
-async fn put_jobs(link: &mut Link<'_>, cluster: i64, rows: impl Iterator<Item = &JobRow>) -> Result<(), StoreError> {
+pub(crate) async fn put_jobs(
+    link: &mut Link<'_>,
+    cluster: i64,
+    rows: impl Iterator<Item = &JobRow>,
+) -> Result<(), StoreError> {
     let values = |row: &JobRow| {
         let amounts = if row.allocated.is_empty() { &row.requested } else { &row.allocated };
         vec![
@@ -637,21 +641,31 @@ impl Steps {
             if self.0.get(&key).is_some_and(|(there, _)| *there > progress) {
                 continue;
             }
-            let row = vec![
-                cluster.into(),
-                sluid.into(),
-                number.into(),
-                task.into(),
-                progress.into(),
-                step.start.map(|at| at.0).into(),
-                step.end.map(|at| at.0).into(),
-                signed(step.allocated.count(garrick_accounts::tres::CPU)).into(),
-                FORM.into(),
-                encoded(&step).into(),
-            ];
-            self.0.insert(key, (progress, row));
+            self.0.insert(key, (progress, step_row(cluster, &step)));
         }
     }
+}
+
+/// The columns of a step.
+fn step_row(cluster: i64, step: &StepRecord) -> Vec<Value<'static>> {
+    let (number, task) = numbers(step.key);
+    vec![
+        cluster.into(),
+        signed(step.sluid.0).into(),
+        number.into(),
+        task.into(),
+        progress(step).into(),
+        step.start.map(|at| at.0).into(),
+        step.end.map(|at| at.0).into(),
+        signed(step.allocated.count(garrick_accounts::tres::CPU)).into(),
+        FORM.into(),
+        encoded(step).into(),
+    ]
+}
+
+/// Stores a step, unless more is known of it.
+pub(crate) async fn put_step(link: &mut Link<'_>, cluster: i64, step: &StepRecord) -> Result<(), StoreError> {
+    Ok(link.put(&STEPS, vec![step_row(cluster, step)]).await?)
 }
 
 /// How much a record says of a step.
