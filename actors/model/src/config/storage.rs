@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(storage.tls.authority.as_deref(), Some(Path::new("/etc/ca.pem")));
         let storage = of("mysql://[::1]/x?socket=/run/mysqld/mysqld.sock").unwrap();
         assert_eq!(storage.host, ServerAddress::Socket("/run/mysqld/mysqld.sock".into()));
-        assert_eq!((storage.port(), storage.user, storage.database().to_owned()), (3306, None, "x".to_owned()));
+        assert_eq!((storage.port(), storage.user.as_deref(), storage.database()), (3306, None, "x"));
         assert_eq!(of("sqlite:///srv/a.db").unwrap().file(), Some(Path::new("/srv/a.db")));
         for wrong in ["oracle://x", "mysql://h:port/x", "mysql://h/x?nosuch=1", "postgresql://%zz@h/x", "sqlite://h/x"]
         {
