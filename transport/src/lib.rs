@@ -39,7 +39,9 @@ pub use identity::{
     CertAuthority, ExpectPeer, IdentityError, IdentityStore, PeerIdentity, Role, SigningKey, VerifyKey,
     store::install_crypto_provider,
 };
-pub use join::{JoinError, JoinServer, join_through_door, join_with_shared_key, join_with_token};
+pub use join::{
+    JoinError, JoinServer, enrol_with_shared_key, join_through_door, join_with_shared_key, join_with_token,
+};
 pub use link::{Receiver, Sender};
 pub use quic::{BulkStream, Connection, Endpoint, EndpointOptions, LinkHandle, ResetKey, any_address, splice};
 pub use reconnect::{Backoff, Reconnect, ReconnectEvent};

@@ -14,6 +14,8 @@ pub enum Role {
     Node,
     /// Sends commands from a host without a daemon.
     Client,
+    /// Keeps the records of a site's clusters.
+    Accounting,
 }
 
 impl Role {
@@ -22,6 +24,7 @@ impl Role {
             Self::Controller => "controller",
             Self::Node => "node",
             Self::Client => "client",
+            Self::Accounting => "accounting",
         }
     }
 }
@@ -36,7 +39,10 @@ impl FromStr for Role {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        [Self::Controller, Self::Node, Self::Client].into_iter().find(|role| role.word() == text).ok_or(())
+        [Self::Controller, Self::Node, Self::Client, Self::Accounting]
+            .into_iter()
+            .find(|role| role.word() == text)
+            .ok_or(())
     }
 }
 
@@ -47,7 +53,7 @@ pub struct PeerIdentity {
     pub cluster: String,
     /// Role.
     pub role: Role,
-    /// Name within the role: a node's name, a controller's host.
+    /// Name within the role: a node's name, a controller's host. Towards accounting, a controller's is that of its cluster.
     pub name: String,
 }
 
@@ -100,6 +106,11 @@ impl ExpectPeer {
     /// The controller, whatever its host.
     pub const fn controller() -> Self {
         Self { role: Role::Controller, name: None }
+    }
+
+    /// The service of accounting, whatever its host.
+    pub const fn accounting() -> Self {
+        Self { role: Role::Accounting, name: None }
     }
 
     /// One node.

@@ -37,7 +37,7 @@ use sha2::{Digest as _, Sha256};
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use tokio::time::timeout;
 
-/// The key of a node that is joining.
+/// The key of a node that is joining, and that which a controller's name is bound to.
 const JOINING_FILE: &str = "joining.pem";
 /// Least length of a shared key file: 256 bits of a random one.
 const LEAST_KEY: usize = 32;
@@ -57,7 +57,7 @@ pub async fn join_with_token(
 ) -> Result<Arc<IdentityStore>, JoinError> {
     let token = Token::parse(token)?;
     let way = JoinWay::Token { id: token.id.clone() };
-    over_network(address, way, token.secret, Some(token.authority), name, folder).await
+    over_network(address, way, token.secret, Some(token.authority), Applicant::node(name, folder)).await
 }
 
 /// Joins with the key file that the site distributes to its hosts (at least 32 random bytes, not readable by others). The
@@ -68,7 +68,38 @@ pub async fn join_with_shared_key(
     name: &str,
     folder: &Path,
 ) -> Result<Arc<IdentityStore>, JoinError> {
-    over_network(address, JoinWay::SharedKey, read_shared_key(key_file)?, None, name, folder).await
+    let applicant = Applicant::node(name, folder);
+    over_network(address, JoinWay::SharedKey, read_shared_key(key_file)?, None, applicant).await
+}
+
+/// The same for the controller of the cluster `name`, at the service of accounting. The service binds the name to the controller's own
+/// key: that is in the folder `own`, made where there is none, and stays.
+pub async fn enrol_with_shared_key(
+    address: &str,
+    key_file: &Path,
+    name: &str,
+    own: &Path,
+    folder: &Path,
+) -> Result<Arc<IdentityStore>, JoinError> {
+    let applicant = Applicant { role: Role::Controller, name, key: own, folder };
+    over_network(address, JoinWay::SharedKey, read_shared_key(key_file)?, None, applicant).await
+}
+
+/// Who joins.
+#[derive(Clone, Copy)]
+struct Applicant<'a> {
+    role: Role,
+    name: &'a str,
+    /// Its key is there until it has joined, or stays there.
+    key: &'a Path,
+    /// Its identity will be there.
+    folder: &'a Path,
+}
+
+impl<'a> Applicant<'a> {
+    const fn node(name: &'a str, folder: &'a Path) -> Self {
+        Self { role: Role::Node, name, key: folder, folder }
+    }
 }
 
 /// Joins through the controller's local door, as root or the cluster's user. The user of the door's process has to be one of
@@ -99,7 +130,7 @@ pub async fn join_through_door(
         .await
         .map_err(|_| LinkError::NoGreeting { peer: peer.clone(), after: JOIN_TIME })??;
     match reply.map(|reply| reply.msg) {
-        Some(JoinReply::Issued { identity, .. }) => keep(&key, identity, name, folder, None),
+        Some(JoinReply::Issued { identity, .. }) => keep(&key, identity, Applicant::node(name, folder), None),
         Some(JoinReply::Refused { reason }) => Err(JoinError::Refused { peer, reason }),
         Some(JoinReply::Challenge { .. }) => Err(JoinError::Unexpected { peer, what: "a challenge".to_owned() }),
         None => Err(LinkError::Closed { peer, reason: "before it answered".to_owned() }.into()),
@@ -111,10 +142,9 @@ async fn over_network(
     way: JoinWay,
     secret: Secret,
     authority: Option<[u8; 32]>,
-    name: &str,
-    folder: &Path,
+    applicant: Applicant<'_>,
 ) -> Result<Arc<IdentityStore>, JoinError> {
-    let key = joining_key(folder)?;
+    let key = joining_key(applicant.key)?;
     let mut last = LinkError::Resolve {
         peer: address.to_owned(),
         source: Arc::new(std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address")),
@@ -122,11 +152,11 @@ async fn over_network(
     for remote in endpoint::resolve(address, None).await? {
         match connect(remote, address, authority).await {
             Ok(connection) => {
-                let issued = converse(&connection, address, way, secret, name, &key).await;
+                let issued = converse(&connection, address, way, secret, applicant, &key).await;
                 connection.close(VarInt::from_u32(close_code::NORMAL), b"joined, or not");
                 // Lets the closing frame out before a short-lived process ends.
                 tokio::task::yield_now().await;
-                return keep(&key, issued?, name, folder, authority);
+                return keep(&key, issued?, applicant, authority);
             }
             Err(error) => last = error,
         }
@@ -153,7 +183,7 @@ async fn converse(
     address: &str,
     way: JoinWay,
     secret: Secret,
-    name: &str,
+    applicant: Applicant<'_>,
     key: &KeyPair,
 ) -> Result<IssuedIdentity, JoinError> {
     let talk = async {
@@ -164,7 +194,8 @@ async fn converse(
             .map_err(|_| LinkError::lost(address, "the TLS session gives no binding"))?;
         let (sender, mut receiver) =
             over_classes::<JoinRequest, JoinReply>(connection.clone(), greeted.sending, greeted.lanes, address.into());
-        let asking = Asking { way, role: Role::Node, name: name.to_owned(), csr: request_for(key)? };
+        let Applicant { role, name, .. } = applicant;
+        let asking = Asking { way, role, name: name.to_owned(), csr: request_for(key)? };
         let (mut node, first) = NodeSide::begin(asking, secret, binding, random()?, address);
         sender.send_on(Class::Request, Traced::untraced(first)).await?;
         loop {
@@ -202,12 +233,11 @@ fn joining_key(folder: &Path) -> Result<KeyPair, IdentityError> {
     }
 }
 
-/// Checks what was issued before it replaces anything: it has to be this node's, for this key, by the named authority.
+/// Checks what was issued before it replaces anything: it has to be the applicant's, for this key, by the named authority.
 fn keep(
     key: &KeyPair,
     issued: IssuedIdentity,
-    name: &str,
-    folder: &Path,
+    Applicant { role, name, folder, .. }: Applicant<'_>,
     authority: Option<[u8; 32]>,
 ) -> Result<Arc<IdentityStore>, JoinError> {
     if let Some(expected) = authority {
@@ -226,13 +256,15 @@ fn keep(
         revoked: None,
     };
     let store = IdentityStore::from_parts(&parts)?;
-    let expected = PeerIdentity { cluster: issued.cluster, role: Role::Node, name: name.to_owned() };
+    let expected = PeerIdentity { cluster: issued.cluster, role, name: name.to_owned() };
     let found = store.identity();
     if found != expected {
         return Err(invalid("issued identity", format!("it is of {found}, not of {expected}")).into());
     }
     parts.save(folder)?;
-    let _ = std::fs::remove_file(folder.join(JOINING_FILE));
+    if role == Role::Node {
+        let _ = std::fs::remove_file(folder.join(JOINING_FILE));
+    }
     Ok(store)
 }
 

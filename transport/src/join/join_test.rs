@@ -60,6 +60,55 @@ async fn is_member(site: &Site, identity: Arc<IdentityStore>, name: &str) {
 }
 
 #[tokio::test]
+async fn a_controller_is_enrolled_under_the_name_that_its_key_had_first() {
+    let (folder, own) = (Folder::new(), Folder::new());
+    let at = |name: &str| folder.path().join(name);
+    let authority = Arc::new(CertAuthority::create(&at("ca"), "accounting").unwrap());
+    let service = authority.enrol(Role::Accounting, "db1", &at("identity")).unwrap();
+    let (key, other) = (at("site.key"), at("other.key"));
+    files::write_whole(&key, &[9; 64], files::PRIVATE).unwrap();
+    files::write_whole(&other, &[8; 64], files::PRIVATE).unwrap();
+    let bound: std::sync::Mutex<Option<[u8; 32]>> = std::sync::Mutex::default();
+    let rule = move |_: &str, key: &[u8; 32]| {
+        let mut bound = bound.lock().unwrap();
+        if *bound.get_or_insert(*key) == *key { Ok(()) } else { Err("it is another's".to_owned()) }
+    };
+    let server = JoinServer::new(authority).unwrap().with_role(Role::Controller).with_shared_key(&key).with_keys(rule);
+    let options = EndpointOptions { join: Some(Arc::new(server)), ..EndpointOptions::default() };
+    let endpoint = Endpoint::bind_with(([127, 0, 0, 1], 0).into(), service, options).unwrap();
+    let address = endpoint.local_addr().to_string();
+    let refused = |outcome: Result<Arc<IdentityStore>, JoinError>| match outcome {
+        Err(JoinError::Refused { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    };
+
+    let without = enrol_with_shared_key(&address, &other, "maple", own.path(), &at("m")).await;
+    assert!(refused(without).contains("the proof is wrong"));
+    let node = join_with_shared_key(&address, &key, "n1", &at("n")).await;
+    assert_eq!(refused(node), "a controller joins here, not a node");
+    for _ in 0..2 {
+        let identity = enrol_with_shared_key(&address, &key, "maple", own.path(), &at("m")).await.unwrap();
+        let controller = Endpoint::bind(([127, 0, 0, 1], 0).into(), identity).unwrap();
+        let expect = ExpectPeer::accounting();
+        let connecting = controller.connect(&address, LinkKind::ControllerAccounts, "slurmctld", &expect);
+        // Those that were refused are told first.
+        let accepting = async {
+            loop {
+                if let Ok(connection) = endpoint.accept().await.unwrap() {
+                    break connection;
+                }
+            }
+        };
+        let (client, server) = tokio::join!(connecting, accepting);
+        client.unwrap();
+        let peer = server.peer;
+        assert_eq!((peer.role, peer.name.as_str()), (Role::Controller, "maple"));
+    }
+    let taken = enrol_with_shared_key(&address, &key, "maple", &at("another"), &at("x")).await;
+    assert!(refused(taken).contains("it is another's"));
+}
+
+#[tokio::test]
 async fn a_node_that_comes_before_the_controller_can_serve_it_joins_as_soon_as_it_can() {
     let (cluster, folder) = (Cluster::new("c1"), Folder::new());
     let (set_ready, ready) = tokio::sync::watch::channel(false);

@@ -11,19 +11,22 @@
 //! their TLS session. So a proof is valid in that connection only: a man in the middle, who has two different connections, cannot
 //! pass one on, and neither side learns the secret from the other.
 //!
+//! A controller gets its identity towards the service of accounting in the second way. The service has an authority of its own
+//! (role and rule of names of [`JoinServer`] say whom it serves), since it knows several clusters.
+//!
 //! | module | what it is |
 //! |---|---|
 //! | [`exchange`] | messages and both state machines, pure |
 //! | [`token`] | one-time tokens: text form, list of the issued ones |
 //! | [`server`] | [`JoinServer`] |
-//! | [`client`] | the three `join_` functions |
+//! | [`client`] | the three `join_` functions, and [`enrol_with_shared_key`] |
 
 pub mod client;
 pub mod exchange;
 pub mod server;
 pub mod token;
 
-pub use client::{join_through_door, join_with_shared_key, join_with_token};
+pub use client::{enrol_with_shared_key, join_through_door, join_with_shared_key, join_with_token};
 pub use exchange::{JoinReply, JoinRequest};
 pub use server::JoinServer;
 
@@ -33,7 +36,7 @@ use crate::{error::LinkError, identity::IdentityError};
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// The controller said no.
-    #[error("{peer} does not let this node join: {reason}")]
+    #[error("{peer} does not let this host join: {reason}")]
     Refused {
         /// Controller.
         peer: String,
@@ -41,9 +44,7 @@ pub enum JoinError {
         reason: String,
     },
     /// The other side did not prove that it knows the secret.
-    #[error(
-        "{peer} does not know the secret that this node joins with (the wrong controller, or something in between)"
-    )]
+    #[error("{peer} does not know the secret that this host joins with (the wrong daemon, or something in between)")]
     Impostor {
         /// The peer that answered.
         peer: String,

@@ -42,6 +42,7 @@ const JOIN_TIME: Duration = Duration::from_secs(10);
 const LAST_TRY: Duration = Duration::from_secs(8);
 
 type NameRule = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+type KeyRule = dyn Fn(&str, &[u8; 32]) -> Result<(), String> + Send + Sync;
 
 /// Lets nodes join.
 pub struct JoinServer {
@@ -50,7 +51,9 @@ pub struct JoinServer {
     tokens: Mutex<TokenBook>,
     shared_key: Option<PathBuf>,
     cluster_uid: u32,
+    role: Role,
     names: Box<NameRule>,
+    keys: Box<KeyRule>,
     /// Turns true once nodes can be served.
     ready: Option<watch::Receiver<bool>>,
 }
@@ -78,7 +81,9 @@ impl JoinServer {
             tokens: Mutex::new(tokens),
             shared_key: None,
             cluster_uid: nix::unistd::geteuid().as_raw(),
+            role: Role::Node,
             names: Box::new(|_| Ok(())),
+            keys: Box::new(|_, _| Ok(())),
             ready: None,
         })
     }
@@ -101,6 +106,21 @@ impl JoinServer {
     #[must_use]
     pub fn with_names(mut self, rule: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.names = Box::new(rule);
+        self
+    }
+
+    /// Only processes of that role may join, where they are not nodes.
+    #[must_use]
+    pub const fn with_role(mut self, role: Role) -> Self {
+        self.role = role;
+        self
+    }
+
+    /// A name may be had with that key (SHA-256 of its public half) only if `rule` holds, which is asked when the secret was proven;
+    /// its error is told.
+    #[must_use]
+    pub fn with_keys(mut self, rule: impl Fn(&str, &[u8; 32]) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        self.keys = Box::new(rule);
         self
     }
 
@@ -240,8 +260,10 @@ pub(super) struct Desk<'a> {
 
 impl Registrar for Desk<'_> {
     fn admit(&mut self, way: &JoinWay, role: Role, name: &str) -> Result<Option<Secret>, String> {
-        if role != Role::Node {
-            return Err(format!("only nodes join; a {role} gets its identity on the controller's host"));
+        match self.server.role {
+            admitted if admitted == role => {}
+            Role::Node => return Err(format!("only nodes join; a {role} gets its identity on the controller's host")),
+            admitted => return Err(format!("a {admitted} joins here, not a {role}")),
         }
         (self.server.names)(name)?;
         let vouched = matches!(way, JoinWay::Token { .. });
@@ -290,6 +312,7 @@ impl Registrar for Desk<'_> {
         let authority = &self.server.authority;
         // The key, not the request: a signature of one request made twice differs.
         let key = key_of_request(csr).map_err(failed)?;
+        (self.server.keys)(name, &key)?;
         if let JoinWay::Token { id } = way {
             // Before anything is issued: a certificate on record counts as valid, even if it was never received.
             let book = self.server.tokens.lock().unwrap_or_else(PoisonError::into_inner);
