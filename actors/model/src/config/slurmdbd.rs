@@ -25,6 +25,12 @@ pub struct DbdConfig {
     pub path: PathBuf,
     /// `DbdHost`: the host of the service.
     pub host: String,
+    /// `DbdAddr`: the name or address under which it is reached; `None`: that of the host.
+    pub address: Option<String>,
+    /// `DbdBackupHost`: the host that serves while the other does not.
+    pub backup: Option<String>,
+    /// `DbdPort`: where controllers of other hosts reach it.
+    pub port: u16,
     /// `Storage*`: where the records are.
     pub storage: Storage,
     /// `SlurmUser`: the user that it runs as; `None`: that of `slurm.conf`.
@@ -43,6 +49,14 @@ pub struct DbdConfig {
     pub purge: PurgeSettings,
 }
 
+/// Default of `DbdPort` and of `AccountingStoragePort` (slurmdbd.conf(5)).
+pub const PORT: u16 = 6819;
+
+/// Name of the file that controllers and services of accounting prove themselves with to each other.
+pub const KEY_FILE: &str = "slurmdbd.key";
+/// The folder for keys where the database is no file.
+const KEYS: &str = "/var/lib/garrick/accounting";
+
 /// Rows that are purged in one transaction at most.
 const MOST_AT_A_TIME: u32 = 1_000_000;
 
@@ -56,10 +70,19 @@ const HONOURED: &[(&str, Set)] = &[
     ("ArchiveResvs", |c, text| values::yes_no(text).map(|yes| c.purge.archive_reservations = yes).said()),
     ("ArchiveSteps", |c, text| values::yes_no(text).map(|yes| c.purge.archive_steps = yes).said()),
     ("ArchiveTXN", |c, text| values::yes_no(text).map(|yes| c.purge.archive_transactions = yes).said()),
+    ("DbdAddr", |c, text| {
+        c.address = values::optional(text);
+        Ok(None)
+    }),
+    ("DbdBackupHost", |c, text| {
+        c.backup = values::optional(text);
+        Ok(None)
+    }),
     ("DbdHost", |c, text| {
         text.clone_into(&mut c.host);
         Ok(None)
     }),
+    ("DbdPort", |c, text| values::number(text, 1, u16::MAX).map(|port| c.port = port).said()),
     ("DebugLevel", |c, text| LogLevel::parse(text).map(|level| c.debug_level = level).said()),
     ("DebugLevelSyslog", |c, text| LogLevel::parse(text).map(|level| c.debug_level_syslog = Some(level)).said()),
     ("LogFile", |c, text| {
@@ -112,9 +135,6 @@ const NOT_YET: &[&str] = &[
     "AuthAltTypes",
     "AuthAltParameters",
     "CommitDelay",
-    "DbdAddr",
-    "DbdBackupHost",
-    "DbdPort",
     "DebugFlags",
     "DefaultQOS",
     "DisableArchiveCommands",
@@ -192,6 +212,9 @@ impl DbdConfig {
         Self {
             path: path.to_owned(),
             host: "localhost".to_owned(),
+            address: None,
+            backup: None,
+            port: PORT,
             storage: Storage::default(),
             slurm_user: None,
             log_file: None,
@@ -201,6 +224,17 @@ impl DbdConfig {
             private: PrivateData::default(),
             purge: PurgeSettings::default(),
         }
+    }
+
+    /// The key file of the site's controllers and services of accounting, beside this file.
+    pub fn key_file(&self) -> PathBuf {
+        self.path.with_file_name(KEY_FILE)
+    }
+
+    /// Where its keys and certificates are: beside the database file.
+    pub fn keys_folder(&self) -> PathBuf {
+        let beside = self.storage.file().and_then(Path::parent).filter(|folder| folder.is_absolute());
+        beside.unwrap_or_else(|| Path::new(KEYS)).join("network")
     }
 
     /// Reads a file, and says everything that there is to say about it; no configuration where there are errors.
@@ -263,13 +297,17 @@ mod tests {
 
     #[test]
     fn a_file_says_where_the_database_is_and_who_sees_what() {
-        let text = "# of this site\nDbdHost=db1\nStorageType=accounting_storage/sqlite\nStorageLoc=/srv/acct/jobs.db\n\
+        let text = "# of this site\nDbdHost=db1\nDbdAddr=10.0.0.9\nDbdBackupHost=db2\nDbdPort=7031\nStorageType=accounting_storage/sqlite\nStorageLoc=/srv/acct/jobs.db\n\
                     LogFile=/var/log/slurmdbd.log\nDebugLevel=debug\nPidFile=/run/slurmdbd.pid\nPrivateData=jobs\nSlurmUser=slurm\n\
                     AuthType=auth/munge\nPurgeJobAfter=12months\nPurgeStepAfter=30days\nArchiveJobs=yes\nArchiveDir=/srv/old\n";
         let (config, said) = read(text);
         assert_eq!(said, Vec::<String>::new());
         let config = config.unwrap();
         assert_eq!((config.host.as_str(), config.storage.file()), ("db1", Some(Path::new("/srv/acct/jobs.db"))));
+        assert_eq!((config.address.as_deref(), config.backup.as_deref()), (Some("10.0.0.9"), Some("db2")));
+        assert_eq!((config.port, DbdConfig::at(Path::new("/etc/slurmdbd.conf")).port), (7031, 6819));
+        assert_eq!(config.keys_folder().to_str(), Some("/srv/acct/network"));
+        assert_eq!(config.key_file().to_str(), Some("/etc/slurm/slurmdbd.key"));
         assert_eq!((config.private.has(PrivateKind::Jobs), config.slurm_user.as_deref()), (true, Some("slurm")));
         assert_eq!(config.debug_level, LogLevel::of("debug").unwrap());
         assert_eq!(config.pid_file.to_str(), Some("/run/slurmdbd.pid"));

@@ -23,6 +23,7 @@ use super::{
     store_flags::StoreFlags,
 };
 use crate::{
+    config::slurmdbd,
     config::syntax::{
         report::{Place, SettingError},
         values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
@@ -40,6 +41,9 @@ use std::{
     path::PathBuf,
     sync::Arc,
 };
+
+/// Events that may wait for the service of accounting where the site does not say.
+const QUEUED_FOR_ACCOUNTING: u64 = 10_000_000;
 
 /// A `SlurmctldHost`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +154,14 @@ settings_with_rows! {
         pub cluster_name: String,
         /// `AccountingStorageType=accounting_storage/slurmdbd`: the service of accounting is fed.
         pub accounting: bool,
+        /// `AccountingStorageHost`.
+        pub accounting_host: String,
+        /// `AccountingStorageBackupHost`.
+        pub accounting_backup: Option<String>,
+        /// `AccountingStoragePort`; 0: [`slurmdbd::PORT`].
+        pub accounting_port: u16,
+        /// `MaxDBDMsgs`; `None`: [`Config::most_for_accounting`] has a default.
+        pub max_dbd_msgs: Option<u32>,
         /// `AccountingStorageEnforce`.
         pub enforce: Enforce,
         /// `SlurmctldHost` lines, the primary controller first.
@@ -420,6 +432,24 @@ impl Config {
             some.eq_ignore_ascii_case("all") || expanded.iter().any(|name| name == host)
         })
     }
+    /// Hosts of the service of accounting, in the order in which they are tried, and `host:port` of each.
+    pub fn accounting_places(&self) -> Vec<(&str, String)> {
+        let port = if self.accounting_port == 0 { slurmdbd::PORT } else { self.accounting_port };
+        let hosts = std::iter::once(&self.accounting_host).chain(&self.accounting_backup);
+        hosts.map(|host| (host.as_str(), host_and_port(host, port))).collect()
+    }
+
+    /// Events that may wait for the service of accounting. They wait on disk, some hundred bytes each, so there may be more of them
+    /// than Slurm keeps in memory where `MaxDBDMsgs` does not say.
+    pub fn most_for_accounting(&self) -> u64 {
+        self.max_dbd_msgs.map_or(QUEUED_FOR_ACCOUNTING, Into::into)
+    }
+
+    /// `SlurmctldParameters=max_dbd_msg_action=exit`: the controller ends where more would have to wait. Else the oldest are given up.
+    pub fn ends_when_accounting_is_full(&self) -> bool {
+        self.slurmctld_parameters.value("max_dbd_msg_action").is_some_and(|action| action.eq_ignore_ascii_case("exit"))
+    }
+
     /// Where changes and refusals are kept (`SlurmctldParameters=audit_log=PATH`; `none`: nowhere). Default: `audit.log` in
     /// StateSaveLocation.
     pub fn audit_log(&self) -> Option<PathBuf> {

@@ -15,6 +15,10 @@ use std::{
 
 /// Key and test.
 const GLOBAL_EFFECTS: &[(&str, &str)] = &[
+    ("AccountingStorageBackupHost", "a_backup_host_takes_over_when_the_service_ends"),
+    ("AccountingStorageHost", "two_clusters_are_kept_by_a_service_on_another_host"),
+    ("AccountingStoragePort", "two_clusters_are_kept_by_a_service_on_another_host"),
+    ("MaxDBDMsgs", "what_waits_for_accounting_is_bounded"),
     ("AccountingStorageEnforce", "accounts_and_qos_that_the_user_may_not_have_are_refused_where_that_is_enforced"),
     (
         "AllowSpecResourcesUsage",

@@ -38,6 +38,8 @@ const JOB_ID_LIMIT: u32 = 67_108_863;
 const MOST_NODES: u32 = 65_536;
 /// Greatest `MaxArraySize` (`slurm.conf(5)`).
 const ARRAY_LIMIT: u32 = 4_000_001;
+/// Least `MaxDBDMsgs` (`slurm.conf(5)`).
+const FEWEST_DBD_MSGS: u32 = 10_000;
 /// Greatest number of seconds of Slurm's 16-bit times.
 const SECS: u32 = 65_533;
 
@@ -62,18 +64,21 @@ type Key = Row<Config>;
 /// Keys on their own lines.
 #[rustfmt::skip]
 pub(in crate::config) static GLOBAL: &[Key] = &[
-    Key::not_yet("AccountingStorageBackupHost", NULL),
+    key!("AccountingStorageBackupHost", "", accounting_backup: Text(NULL),
+        "the host whose service of accounting is asked where that of `AccountingStorageHost` does not serve"),
     Key::honoured("AccountingStorageEnforce", "", enforce,
         "which of what accounting knows binds jobs: `associations`, `limits`, `qos`, `safe`, `wckeys`, `all`")
         .shown(Show::Value(|c| c.enforce.to_string())),
-    Key::not_yet("AccountingStorageHost", "localhost"),
+    key!("AccountingStorageHost", "localhost", accounting_host: Own(host_name, String::clone),
+        "the host of the service of accounting"),
     Key::not_yet("AccountingStorageExternalHost", NULL),
     Key::not_yet("AccountingStorageParameters", NULL),
     Key::not_yet("AccountingStoragePass", "").shown(Show::Hidden),
-    Key::not_yet("AccountingStoragePort", "0"),
+    key!("AccountingStoragePort", "0", accounting_port: number(0, u16::MAX),
+        "the port of the service of accounting on another host; 0: 6819"),
     Key::not_yet("AccountingStorageTRES", "cpu,mem,energy,node,billing,fs/disk,vmem,pages"),
     Key::honoured("AccountingStorageType", NULL, accounting,
-        "`accounting_storage/slurmdbd`: the controller feeds the service of accounting on its host; `none`: nothing is recorded")
+        "`accounting_storage/slurmdbd`: the controller feeds the service of accounting; `none`: nothing is recorded")
         .shown(Show::AsWritten),
     Key::not_yet("AccountingStorageUser", "").shown(Show::Hidden),
     Key::honoured("AccountingStoreFlags", NULL, |c, text| Ok(c.store_flags.set(text)),
@@ -229,7 +234,9 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     key!("MaxArraySize", "1001", max_array_size: number(0, ARRAY_LIMIT), "one above the greatest index of an array"),
     key!("MaxBatchRequeue", "5", max_batch_requeue: number(0, u32::MAX),
         "how often a job is requeued automatically before it is held"),
-    Key::not_yet("MaxDBDMsgs", "20024"),
+    Key::honoured("MaxDBDMsgs", "", |c, text| some(&mut c.max_dbd_msgs, &number(FEWEST_DBD_MSGS, u32::MAX), text),
+        "how many events of the log may wait for the service of accounting (`SlurmctldParameters=max_dbd_msg_action`)")
+        .shown(Show::Value(|c| c.most_for_accounting().to_string())),
     key!("MaxJobCount", "10000", max_job_count: number(1, 200_000_000), "largest number of jobs that the controller keeps"),
     key!("MaxJobId", "67043328", max_job_id: number(1, JOB_ID_LIMIT), "after this id, job ids begin at `FirstJobId` again"),
     Key::honoured("MaxMemPerCPU", "", |c, text| set_memory(&mut c.max_memory, MemoryPer::Cpu, text),
@@ -478,6 +485,12 @@ fn rest_counts(not_yet: &[&str]) -> Note {
 fn enforce(config: &mut Config, text: &str) -> Value<Note> {
     config.enforce = Enforce::parse(text)?;
     Ok(None)
+}
+
+fn host_name(text: &str) -> Value<String> {
+    let fits = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == ':')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c));
+    if fits { Ok(text.to_owned()) } else { Err(SettingError::new(format!("\"{text}\" is not a host"))) }
 }
 
 fn accounting(config: &mut Config, text: &str) -> Value<Note> {
