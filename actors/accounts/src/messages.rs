@@ -102,6 +102,19 @@ pub enum Kept {
     Refused(String),
 }
 
+/// First frame of a command's conversation that a controller passes on to a service on another host; then come
+/// [`AccountsRequest`]s.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedOn {
+    /// Who asks.
+    pub caller: Caller,
+    /// His name on the controller's host: the number has to be of the same user on the service's, where that knows it.
+    pub user: Option<String>,
+    /// A host vouches for him that the site does not trust with more than ordinary users
+    /// ([`AccountsRequest::OnBehalfOfOrdinary`]).
+    pub ordinary: bool,
+}
+
 /// A question to the service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum AccountsRequest {
@@ -268,6 +281,9 @@ pub enum AccountsReply {
         version: String,
         /// Its host.
         host: String,
+        /// It is that of `DbdBackupHost`.
+        #[serde(default)]
+        backup: bool,
     },
     /// Names and values, as `sacctmgr show config` prints them.
     Config(Vec<(String, String)>),

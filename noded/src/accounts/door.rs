@@ -11,14 +11,14 @@ use garrick_accountant::{
 use garrick_accounts::{
     change::{Actor, Change},
     filter::JobFilter,
-    messages::{AccountsRefusal, AccountsReply, AccountsRequest, Feed, Kept, PageEnd},
+    messages::{AccountsRefusal, AccountsReply, AccountsRequest, Feed, Inventory, Kept, PageEnd, PassedOn},
     parts,
     usage::{UsageKey, UsageQuestion},
     visible,
 };
 use garrick_daemon::links::{caller_of, traced};
 use garrick_frame::LinkKind;
-use garrick_kernel::users;
+use garrick_kernel::{inventory, users};
 use garrick_model::{
     config::{PrivateKind, slurmdbd::DbdConfig, storage::Storage},
     entities::{Entities, names::AdminLevel},
@@ -30,6 +30,7 @@ use garrick_transport::{DoorConn, DoorListener, LinkError, Receiver, Sender};
 use serde_bytes::ByteBuf;
 use std::{
     collections::HashMap,
+    net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -66,8 +67,49 @@ pub struct World {
 /// Who asks.
 pub(super) struct Asker {
     pub caller: Caller,
+    /// His name where he sits, if that is another host and this one does not know his number.
+    user: Option<String>,
     /// A host vouches for him that is trusted with ordinary users only.
     ordinary: bool,
+}
+
+/// For whom a controller of another host speaks. A number has to be the same user's here: rights, and what is whose, go by it.
+pub(super) fn asker_of(passed: PassedOn, cluster: &str) -> Asker {
+    let PassedOn { caller, user, ordinary } = passed;
+    let (here, there) = (users::by_uid(caller.uid).ok().map(|account| account.name), user);
+    match (here, there) {
+        (Some(here), Some(there)) if here != there => {
+            tracing::warn!(
+                cluster,
+                uid = caller.uid,
+                here,
+                there,
+                "a number is of another user there: he counts as nobody"
+            );
+            Asker { caller: caller.as_nobody(), user: None, ordinary: true }
+        }
+        (Some(_), _) => Asker { caller, user: None, ordinary },
+        (None, user) => Asker { caller, user, ordinary },
+    }
+}
+
+/// Who feeds.
+#[derive(Default)]
+pub(super) struct Feeder {
+    /// The one cluster whose controller it is; `None`: the kernel vouches for it.
+    pub cluster: Option<String>,
+    /// Its host, as this one sees it.
+    pub address: Option<IpAddr>,
+}
+
+impl Feeder {
+    /// Where controllers are is seen here.
+    fn seen(&self, mut inventory: Inventory) -> Inventory {
+        if let (Some(address), Some((host, _))) = (self.address, &mut inventory.control) {
+            *host = address.to_string();
+        }
+        inventory
+    }
 }
 
 /// Serves until the door breaks.
@@ -92,7 +134,7 @@ impl World {
             LinkKind::ControllerAccounts if self.is_believed(conn.peer.uid) => {
                 let uid = conn.peer.uid;
                 let (replies, messages) = conn.split::<Kept, Feed>();
-                self.be_fed(replies, messages, uid).await;
+                self.be_fed(replies, messages, Feeder { uid, ..Feeder::default() }).await;
             }
             LinkKind::ControllerAccounts => {
                 tracing::warn!(uid = conn.peer.uid, pid = conn.peer.pid, "somebody posed as a controller");
@@ -107,7 +149,8 @@ impl World {
                 }
                 let caller = caller_of(&conn, &self.host);
                 let (replies, requests) = conn.split::<AccountsReply, AccountsRequest>();
-                self.answer_all(replies, requests, caller).await;
+                let asker = Asker { caller, user: None, ordinary: false };
+                self.answer_all(replies, requests, asker, believed).await;
             }
             other => conn.refuse(&format!("the door of accounting does not serve {other:?}")),
         }
@@ -118,7 +161,7 @@ impl World {
     }
 
     /// A controller's feed, until it ends.
-    async fn be_fed(&self, replies: Sender<Kept>, mut messages: Receiver<Feed>, uid: u32) {
+    pub(super) async fn be_fed(&self, replies: Sender<Kept>, mut messages: Receiver<Feed>, feeder: Feeder) {
         let mut followed: Option<Followed> = None;
         let mut entities = self.store.watch_entities();
         let mut follows = false;
@@ -145,8 +188,8 @@ impl World {
                 entities.mark_changed();
             }
             let begun = Instant::now();
-            let kept = self.keep(&mut followed, message).await;
-            self.clockwork.note("Feed", uid, begun);
+            let kept = self.keep(&mut followed, message, &feeder).await;
+            self.clockwork.note("Feed", feeder.uid, begun);
             let reply = match kept {
                 Ok(None) => continue,
                 Ok(Some(reply)) => reply,
@@ -180,10 +223,20 @@ impl World {
         Ok(())
     }
 
-    async fn keep(&self, followed: &mut Option<Followed>, message: Feed) -> Result<Option<Kept>, StoreError> {
+    async fn keep(
+        &self,
+        followed: &mut Option<Followed>,
+        message: Feed,
+        feeder: &Feeder,
+    ) -> Result<Option<Kept>, StoreError> {
         let unnamed = || Ok(Some(Kept::Refused("a controller says first who it is".to_owned())));
         match message {
+            Feed::Hello { cluster, .. } if feeder.cluster.as_ref().is_some_and(|own| *own != cluster) => {
+                tracing::warn!(cluster, feeder = feeder.cluster, "a controller says that it is of another cluster");
+                Ok(Some(Kept::Refused(format!("this controller is not enrolled as that of cluster {cluster}"))))
+            }
             Feed::Hello { cluster, log, inventory } => {
+                let inventory = inventory.map(|inventory| feeder.seen(inventory));
                 if let Some(inventory) = &inventory {
                     self.store.register(&cluster, inventory).await?;
                 }
@@ -198,6 +251,7 @@ impl World {
             }
             Feed::Inventory(inventory) => {
                 let Some(of) = followed else { return unnamed() };
+                let inventory = feeder.seen(inventory);
                 self.store.register(&of.cluster, &inventory).await?;
                 self.store.note_inventory(of, &inventory, Timestamp::now()).await?;
                 Ok(None)
@@ -221,14 +275,13 @@ impl World {
     }
 
     /// Questions of a command, one after the other.
-    async fn answer_all(
+    pub(super) async fn answer_all(
         &self,
         replies: Sender<AccountsReply>,
         mut requests: Receiver<AccountsRequest>,
-        caller: Caller,
+        mut caller: Asker,
+        mut may_speak_for_others: bool,
     ) {
-        let mut may_speak_for_others = self.is_believed(caller.uid);
-        let mut caller = Asker { caller, ordinary: false };
         let mut cursor = Cursor::default();
         while let Ok(Ok(Some(request))) = timeout(IDLE, requests.recv()).await {
             let (kind, begun) = (request.msg.kind(), Instant::now());
@@ -243,11 +296,11 @@ impl World {
             }
             let reply = match request.msg {
                 AccountsRequest::OnBehalfOf(other) if may_speak_for_others => {
-                    (caller, may_speak_for_others) = (Asker { caller: other, ordinary: false }, false);
+                    (caller, may_speak_for_others) = (Asker { caller: other, user: None, ordinary: false }, false);
                     continue;
                 }
                 AccountsRequest::OnBehalfOfOrdinary(other) if may_speak_for_others => {
-                    (caller, may_speak_for_others) = (Asker { caller: other, ordinary: true }, false);
+                    (caller, may_speak_for_others) = (Asker { caller: other, user: None, ordinary: true }, false);
                     continue;
                 }
                 AccountsRequest::OnBehalfOf(_) | AccountsRequest::OnBehalfOfOrdinary(_) => {
@@ -274,7 +327,7 @@ impl World {
     async fn answer(&self, request: AccountsRequest, caller: &Asker, cursor: &mut Cursor) -> AccountsReply {
         match request {
             AccountsRequest::Ping | AccountsRequest::OnBehalfOf(_) | AccountsRequest::OnBehalfOfOrdinary(_) => {
-                AccountsReply::Here { version: env!("CARGO_PKG_VERSION").to_owned(), host: self.host.to_string() }
+                self.here()
             }
             AccountsRequest::Config => AccountsReply::Config(self.shown()),
             AccountsRequest::Jobs { filter, .. } if !filter.is_sound() => too_long(),
@@ -317,6 +370,14 @@ impl World {
         }
     }
 
+    fn here(&self) -> AccountsReply {
+        let backup = self.settings.backup.as_deref().map(inventory::short_hostname);
+        let is_backup =
+            inventory::short_hostname(&self.settings.host) != *self.host && backup.as_deref() == Some(&*self.host);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        AccountsReply::Here { version, host: self.host.to_string(), backup: is_backup }
+    }
+
     /// A user's share of the turns: what is left serves others.
     pub(super) fn turns_of(&self, uid: u32) -> Arc<Semaphore> {
         let mut of = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
@@ -327,7 +388,8 @@ impl World {
 
     /// Who asks, by his name here.
     pub(super) fn actor(&self, caller: &Asker) -> Actor {
-        let (uid, name) = (caller.caller.uid, users::user_name(caller.caller.uid));
+        let uid = caller.caller.uid;
+        let name = caller.user.clone().unwrap_or_else(|| users::user_name(uid));
         let has_rights = || visible::has_rights(&self.store.entities(), &name);
         // A node that the site does not trust is not believed about those who have rights.
         let name = if caller.ordinary && has_rights() { "nobody".to_owned() } else { name };
@@ -457,7 +519,10 @@ impl World {
         let settings = &self.settings;
         let path = |path: Option<&std::path::Path>| path.map_or("(null)".to_owned(), |path| path.display().to_string());
         let pairs = [
+            ("DbdAddr", settings.address.clone().unwrap_or_else(|| settings.host.clone())),
+            ("DbdBackupHost", settings.backup.clone().unwrap_or_else(|| "(null)".to_owned())),
             ("DbdHost", settings.host.clone()),
+            ("DbdPort", settings.port.to_string()),
             ("DebugLevel", settings.debug_level.name().to_owned()),
             ("LogFile", path(settings.log_file.as_deref())),
             ("PidFile", path(Some(&settings.pid_file))),
@@ -508,4 +573,24 @@ fn too_long() -> AccountsReply {
 pub(super) fn failed(error: StoreError) -> AccountsReply {
     tracing::error!(%error, "a question to accounting");
     AccountsReply::Refused(AccountsRefusal::Failed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_counts_where_both_hosts_mean_the_same_user() {
+        let ask = |uid, user: Option<&str>| {
+            let caller = Caller { uid, gid: uid, pid: 1, host: "n1".to_owned() };
+            let asker = asker_of(PassedOn { caller, user: user.map(str::to_owned), ordinary: false }, "maple");
+            (asker.caller.uid, asker.user, asker.ordinary)
+        };
+        assert_eq!(ask(0, Some("root")), (0, None, false));
+        assert_eq!(ask(0, None), (0, None, false), "this host's name counts");
+        assert_eq!(ask(0, Some("alice")), (65534, None, true));
+        // A number that nobody has here.
+        let unknown = 3_999_999_999;
+        assert_eq!(ask(unknown, Some("alice")), (unknown, Some("alice".to_owned()), false));
+    }
 }

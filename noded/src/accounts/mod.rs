@@ -1,15 +1,19 @@
-//! The role of accounting (`slurmdbd`): one service, with a door on its host.
+//! The role of accounting (`slurmdbd`): one service, with a door on its host, and a port for controllers of other hosts.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`start`] | opening database and door |
 //! | [`door`] | conversations with the controller that feeds it, and with commands |
 //! | [`records`] | changes of records of jobs, archives, and how long questions took |
+//! | [`network`] | the port: who is trusted there, and as what |
+//! | [`reach`] | how controllers find the service |
 //! | [`relay`] | how daemons pass the questions of commands on to it |
 //! | [`program`] | the command line of `slurmdbd` |
 
 pub mod door;
+pub mod network;
 pub mod program;
+pub mod reach;
 pub mod records;
 pub mod relay;
 pub mod start;

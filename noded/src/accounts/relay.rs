@@ -1,58 +1,67 @@
-//! How the daemons of a host pass the questions of commands on to the service: the controller to the door beside its own, a node's
+//! How the daemons of a host pass the questions of commands on to the service: the controller to its door or its port, a node's
 //! daemon through the controller's.
 
-use crate::{daemon::place::Cluster, guests::Guests};
-use garrick_accounts::messages::AccountsRequest;
+use super::reach::{Accounting, Reached};
+use crate::guests::Guests;
+use garrick_accounts::messages::{AccountsRequest, PassedOn};
 use garrick_daemon::links::{RelayHeader, caller_of};
 use garrick_frame::{LinkKind, TracedRef, encode, limits};
-use garrick_model::{config::Config, doors, ids::JobId, messages::command::Caller};
-use garrick_transport::{Connection, DoorConn, Endpoint, identity::ExpectPeer, splice};
-use std::{path::PathBuf, sync::Arc};
+use garrick_kernel::users;
+use garrick_model::{config::Config, ids::JobId, messages::command::Caller};
+use garrick_transport::{BulkStream, Connection, DoorConn, Endpoint, LinkError, identity::ExpectPeer, splice};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 const PROGRAM: &str = concat!("garrick ", env!("CARGO_PKG_VERSION"));
 
-/// Finds the service.
-#[derive(Clone)]
-pub struct Accounting {
-    /// Where its door can be, and whose is believed.
-    doors: Arc<[PathBuf]>,
-    believed: Arc<[u32]>,
+/// For whom a daemon speaks.
+struct OnBehalf {
+    caller: Caller,
+    /// Vouched for by a host that the site trusts with ordinary users only.
+    ordinary: bool,
+}
+
+impl OnBehalf {
+    /// As the service is told at its door.
+    fn request(self) -> AccountsRequest {
+        match self.ordinary {
+            true => AccountsRequest::OnBehalfOfOrdinary(self.caller),
+            false => AccountsRequest::OnBehalfOf(self.caller),
+        }
+    }
+
+    /// As it is told at its port. The name service may take its time.
+    async fn passed_on(self) -> PassedOn {
+        let Self { caller, ordinary } = self;
+        let uid = caller.uid;
+        let named = tokio::task::spawn_blocking(move || users::by_uid(uid).ok().map(|account| account.name));
+        PassedOn { caller, user: named.await.unwrap_or_default(), ordinary }
+    }
 }
 
 impl Accounting {
-    /// That of a cluster, on this host.
-    pub fn of(cluster: &Cluster) -> Self {
-        let doors = cluster.controller_doors().into_iter().map(|door| door.with_file_name(doors::ACCOUNTING));
-        Self { doors: doors.collect(), believed: cluster.believed().into() }
-    }
-
-    /// A connection to its door, if it serves here.
-    pub async fn connect(&self, link: LinkKind) -> Option<DoorConn> {
-        for door in &*self.doors {
-            match DoorConn::connect(door, link, PROGRAM).await {
-                Ok(conn) if self.believed.contains(&conn.peer.uid) => return Some(conn),
-                Ok(conn) => {
-                    let (uid, door) = (conn.peer.uid, door.display());
-                    tracing::warn!(uid, %door, "somebody else's process poses as accounting");
-                }
-                Err(e) => tracing::debug!(door = %door.display(), error = %e, "no accounting here"),
-            }
-        }
-        None
-    }
-
     /// A command at the controller's door.
     pub async fn at_door(&self, door: DoorConn, guests: &Guests, host: &str) {
         let Some(_guest) = guests.enter(door.peer.uid) else {
             return door.refuse("busy: too many connections of this user are open, try again");
         };
-        let caller = caller_of(&door, host);
-        let Some(service) = self.connect(LinkKind::CommandToAccounts).await else {
-            return door.refuse("the service of accounting (slurmdbd) cannot be reached");
-        };
-        let (stream, leading) = door.into_raw();
-        report(pass_on(service, stream, leading, AccountsRequest::OnBehalfOf(caller)).await);
+        let who = OnBehalf { caller: caller_of(&door, host), ordinary: false };
+        match self.connect(LinkKind::CommandToAccounts).await {
+            Ok(Reached::Door(service)) => {
+                let (stream, leading) = door.into_raw();
+                report(pass_on(*service, stream, leading, who.request()).await);
+            }
+            Ok(Reached::Far(connection)) => {
+                match connection.open_bulk(&who.passed_on().await).await {
+                    Ok(bulk) => report(splice(door, bulk).await.map(|_| ())),
+                    Err(e) => door.refuse(&unreachable(&e)),
+                }
+                connection.close("the conversation is over");
+            }
+            Err(e) => {
+                tracing::debug!(error = %e, "a command asks for accounting, which is not reached");
+                door.refuse(&unreachable(&e));
+            }
+        }
     }
 
     /// Commands that the daemons of nodes speak for.
@@ -63,28 +72,41 @@ impl Accounting {
                 tracing::debug!(uid = header.caller.uid, "too many questions to accounting at a time");
                 continue;
             };
-            let Some(service) = self.connect(LinkKind::CommandToAccounts).await else {
-                // The command hears that the conversation ended.
-                tracing::debug!("a node asks for accounting, which does not serve");
-                continue;
-            };
-            let introduction = self.believable(header.caller, &connection.peer.name, config);
+            let (who, service) = (self.believable(header.caller, &connection.peer.name, config), self.clone());
             actix_rt::spawn(async move {
-                report(pass_on(service, bulk, Vec::new(), introduction).await);
+                // Otherwise the command hears that the conversation ended.
+                match service.connect(LinkKind::CommandToAccounts).await {
+                    Ok(Reached::Door(service)) => report(pass_on(*service, bulk, Vec::new(), who.request()).await),
+                    Ok(Reached::Far(connection)) => report(pass_far(&connection, bulk, who).await),
+                    Err(e) => tracing::debug!(error = %e, "a node asks for accounting, which is not reached"),
+                }
                 drop(guest);
             });
         }
     }
 
     /// A node speaks for ordinary users only, unless the site trusts it.
-    fn believable(&self, caller: Caller, node: &str, config: &Config) -> AccountsRequest {
+    fn believable(&self, caller: Caller, node: &str, config: &Config) -> OnBehalf {
         let caller = Caller { host: node.to_owned(), ..caller };
         match (config.admin_host(node), self.believed.contains(&caller.uid)) {
-            (true, _) => AccountsRequest::OnBehalfOf(caller),
-            (false, true) => AccountsRequest::OnBehalfOfOrdinary(caller.as_nobody()),
-            (false, false) => AccountsRequest::OnBehalfOfOrdinary(caller),
+            (true, _) => OnBehalf { caller, ordinary: false },
+            (false, true) => OnBehalf { caller: caller.as_nobody(), ordinary: true },
+            (false, false) => OnBehalf { caller, ordinary: true },
         }
     }
+}
+
+fn unreachable(error: &dyn std::fmt::Display) -> String {
+    format!("the service of accounting (slurmdbd) cannot be reached: {error}")
+}
+
+/// Goes on with the service on another host.
+async fn pass_far(connection: &Connection, bulk: BulkStream, who: OnBehalf) -> std::io::Result<()> {
+    let failed = |e: LinkError| std::io::Error::other(e);
+    let service = connection.open_bulk(&who.passed_on().await).await.map_err(failed)?;
+    let passed = between(service, bulk).await;
+    connection.close("the conversation is over");
+    passed
 }
 
 fn report(outcome: std::io::Result<()>) {
@@ -106,7 +128,15 @@ async fn pass_on(
     stream.write_all(&frame).await?;
     stream.write_all(&leading).await?;
     from.write_all(&said).await?;
-    let ((mut answers, mut questions), (mut asked, mut told)) = (tokio::io::split(stream), tokio::io::split(from));
+    between(stream, from).await
+}
+
+/// Carries questions and answers until both have ended, or the service has.
+async fn between(
+    service: impl AsyncRead + AsyncWrite + Unpin,
+    from: impl AsyncRead + AsyncWrite + Unpin,
+) -> std::io::Result<()> {
+    let ((mut answers, mut questions), (mut asked, mut told)) = (tokio::io::split(service), tokio::io::split(from));
     let ask = async {
         tokio::io::copy(&mut asked, &mut questions).await?;
         questions.shutdown().await

@@ -3,6 +3,7 @@
 
 use super::{
     door::{self, World},
+    network::{self, NetworkError},
     records::Clockwork,
 };
 use crate::{background::Background, daemon::place::Cluster, guests::Guests};
@@ -11,7 +12,11 @@ use garrick_accountant::{
     purge::Purged,
     store::{Store, StoreError},
 };
-use garrick_kernel::inventory;
+use garrick_kernel::{
+    files::{self, FileError},
+    inventory,
+    lock::LifeLock,
+};
 use garrick_model::{
     config::{purge::PurgeSettings, slurmdbd::DbdConfig, storage::Storage},
     doors,
@@ -31,6 +36,8 @@ const OF_USER: usize = 32;
 const ANSWERING: usize = 4;
 /// How often it is looked whether something is old: the shortest unit of an age.
 const HOUR: Duration = Duration::from_secs(3600);
+/// How often the service that stands by looks whether the other one is gone.
+const TURN: Duration = Duration::from_secs(1);
 
 /// The service could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +48,18 @@ pub enum AccountsStartError {
     /// The door.
     #[error("local door: {0}")]
     Door(#[from] DoorBindError),
+    /// The port.
+    #[error("port: {0}")]
+    Network(#[from] NetworkError),
+    /// The lock that says who serves.
+    #[error(transparent)]
+    Lock(#[from] FileError),
+    /// Another process has the database.
+    #[error("another slurmdbd serves {}", path.display())]
+    InUse {
+        /// The database.
+        path: PathBuf,
+    },
     /// Its thread.
     #[error("the service of accounting ended while it was started")]
     Thread,
@@ -87,35 +106,106 @@ async fn purge_hourly(store: Arc<Store>, settings: PurgeSettings) {
     }
 }
 
-/// Starts the service, which ends when what is returned is dropped.
-pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<Background, AccountsStartError> {
-    let arbiter = Arbiter::new();
-    let (started, is_started) = oneshot::channel::<Result<(), AccountsStartError>>();
-    let door: PathBuf = cluster.doors.join(doors::ACCOUNTING);
-    let (believed, host) = (cluster.believed(), inventory::hostname().unwrap_or_else(|_| "localhost".into()));
-    arbiter.spawn_fn(move || {
-        let world = move |store: Arc<Store>, settings| World {
-            store,
-            settings: Arc::new(settings),
-            believed: believed.into(),
-            host: host.into(),
+/// A database that this service may use. One on a server has a lock of its own, which the connection that writes takes.
+struct Held(#[expect(dead_code, reason = "it is held as long as it is there")] Option<LifeLock>);
+
+/// The lock of the database: of the services that can reach it, the one that has it serves. `None`: another one has it. It lies beside
+/// the file, so it holds between hosts where locks of its file system do.
+fn lock(settings: &DbdConfig) -> Result<Option<Held>, AccountsStartError> {
+    let Some(file) = settings.storage.file() else { return Ok(Some(Held(None))) };
+    if let Some(folder) = file.parent() {
+        files::create_folder(folder, 0o700)?;
+    }
+    let mut path = file.as_os_str().to_owned();
+    path.push(".lock");
+    Ok(LifeLock::take(Path::new(&path))?.map(|lock| Held(Some(lock))))
+}
+
+/// Where the service serves, and what conversations share but for the database.
+struct Service {
+    settings: DbdConfig,
+    door: PathBuf,
+    believed: Vec<u32>,
+    host: String,
+    /// A part of an embedded cluster, which nobody else reaches.
+    embedded: bool,
+}
+
+impl Service {
+    /// Begins to serve, with the lock held.
+    async fn open(&self, lock: Held) -> Result<(), AccountsStartError> {
+        let (store, listener) = open(&self.settings, &self.door).await?;
+        let port = if self.embedded { None } else { network::open(&self.settings)? };
+        let world = World {
+            store: Arc::clone(&store),
+            settings: Arc::new(self.settings.clone()),
+            believed: self.believed.clone().into(),
+            host: self.host.clone().into(),
             guests: Guests::with_most(OF_USER),
             turns: Arc::new(Semaphore::new(ANSWERING)),
             of_users: Arc::default(),
             clockwork: Arc::new(Clockwork::started()),
         };
+        actix_rt::spawn(purge_hourly(store, self.settings.purge.clone()));
+        if let Some(port) = port {
+            actix_rt::spawn(port.serve(world.clone()));
+        }
         actix_rt::spawn(async move {
-            match open(&settings, &door).await {
-                Ok((store, listener)) => {
-                    if started.send(Ok(())).is_ok() {
-                        actix_rt::spawn(purge_hourly(Arc::clone(&store), settings.purge.clone()));
-                        door::serve(listener, world(store, settings)).await;
-                    }
-                }
-                Err(e) => drop(started.send(Err(e))),
-            }
+            door::serve(listener, world).await;
+            drop(lock);
         });
-    });
+        Ok(())
+    }
+
+    /// Serves at once, or, where the site has a second service, when the other one is gone.
+    async fn run(self, started: oneshot::Sender<Result<(), AccountsStartError>>) {
+        let path = self.settings.storage.file().unwrap_or(Path::new("")).to_owned();
+        let outcome = match lock(&self.settings) {
+            Ok(Some(lock)) => self.open(lock).await,
+            Ok(None) if self.settings.backup.is_some() => {
+                tracing::info!(database = %path.display(), "another service of accounting serves: this one stands by");
+                // Nobody waits for it.
+                drop(started.send(Ok(())));
+                return self.stand_by().await;
+            }
+            Ok(None) => Err(AccountsStartError::InUse { path }),
+            Err(error) => Err(error),
+        };
+        drop(started.send(outcome));
+    }
+
+    async fn stand_by(&self) {
+        loop {
+            tokio::time::sleep(TURN).await;
+            let opened = match lock(&self.settings) {
+                Ok(None) => continue,
+                Ok(Some(lock)) => {
+                    tracing::info!("the other service of accounting is gone: this one serves");
+                    self.open(lock).await
+                }
+                Err(error) => Err(error),
+            };
+            match opened {
+                Ok(()) => return,
+                Err(error) => tracing::error!(%error, "this service of accounting cannot serve: it is tried again"),
+            }
+        }
+    }
+}
+
+/// Starts the service, which ends when what is returned is dropped.
+pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<Background, AccountsStartError> {
+    let arbiter = Arbiter::new();
+    let (started, is_started) = oneshot::channel::<Result<(), AccountsStartError>>();
+    let service = Service {
+        settings,
+        door: cluster.doors.join(doors::ACCOUNTING),
+        believed: cluster.believed(),
+        host: inventory::hostname().unwrap_or_else(|_| "localhost".into()),
+        embedded: cluster.home.is_some(),
+    };
+    // What it awaits stays on that thread.
+    arbiter.spawn_fn(move || drop(actix_rt::spawn(service.run(started))));
     let running = Background::new("accounting", arbiter);
     is_started.await.map_err(|_| AccountsStartError::Thread)??;
     Ok(running)

@@ -2,7 +2,10 @@
 //! stored. While the service is away nothing waits for it: the log keeps the events. On a thread of its own.
 
 use super::links::tell;
-use crate::{accounts::relay::Accounting, background::Background};
+use crate::{
+    accounts::reach::{Accounting, ReachError, Reached},
+    background::Background,
+};
 use actix_rt::Arbiter;
 use garrick_accounts::{
     messages::{Feed, Inventory, Kept, LogId},
@@ -34,10 +37,13 @@ use garrick_transport::{LinkError, Receiver, Sender};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout_at};
 
 /// File in the state folder with the identity of the log, as the service is told it.
 const IDENTITY: &str = "accounting.log-id";
@@ -56,14 +62,16 @@ const ACKNOWLEDGE: Duration = Duration::from_secs(5);
 const ACKNOWLEDGED: u64 = 10_000;
 /// How often it is looked whether the cluster has something else now.
 const INVENTORY: Duration = Duration::from_secs(30);
+/// How often it is looked whether too much waits for a service that is away.
+const LOOK: Duration = Duration::from_secs(1);
 /// A service that does not answer for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Why a connection to the service ended.
 #[derive(Debug, thiserror::Error)]
 enum FeedError {
-    #[error("it cannot be reached")]
-    Away,
+    #[error("it cannot be reached: {0}")]
+    Away(#[from] ReachError),
     #[error(transparent)]
     Link(#[from] LinkError),
     #[error("it closed the connection")]
@@ -100,6 +108,8 @@ pub struct AccountingFeed {
     pub keeps: StoreFlags,
     /// It is given what the service says of accounts, users, associations and QOS.
     pub env: Arc<Env>,
+    /// Up to where the service has said that it has stored.
+    pub fed: AtomicU64,
 }
 
 /// The last copy of accounts, users, associations and QOS that came from the service: the controller works with it until a newer
@@ -156,11 +166,11 @@ impl AccountingFeed {
                     if began.elapsed() > LONGEST_PAUSE {
                         pause = FIRST_PAUSE;
                     }
-                    let queued = self.log.committed().0.saturating_sub(self.stored().0);
-                    tracing::warn!(%error, queued, "the service of accounting (slurmdbd) is not fed now");
+                    let (queued, most) = (self.queued(), self.env.config().most_for_accounting());
+                    tracing::warn!(%error, queued, most, "the service of accounting (slurmdbd) is not fed now");
                 }
             }
-            sleep(pause).await;
+            self.wait(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -170,6 +180,51 @@ impl AccountingFeed {
         let config = self.env.config();
         let without = |word| config.enforce.has(word);
         Keeps { work: self.keeps, jobs: !without(EnforceWord::NoJobs), steps: !without(EnforceWord::NoSteps) }
+    }
+
+    /// Events that the service has not stored.
+    fn queued(&self) -> u64 {
+        let stored = self.stored().0.max(self.fed.load(Ordering::Relaxed));
+        self.log.committed().0.saturating_sub(stored)
+    }
+
+    /// Waits while the service is away. Not more may wait for it than the site wants.
+    async fn wait(&self, pause: Duration) {
+        let until = Instant::now() + pause;
+        loop {
+            if let Err(error) = self.bound().await {
+                tracing::error!(%error, "the queue for accounting is not shortened");
+            }
+            let now = Instant::now();
+            if now >= until {
+                return;
+            }
+            sleep_until(until.min(now + LOOK)).await;
+        }
+    }
+
+    /// Gives up the oldest events that wait for the service where there are too many, or ends this process (slurm.conf(5),
+    /// `MaxDBDMsgs` and `max_dbd_msg_action`).
+    async fn bound(&self) -> Result<(), FeedError> {
+        let config = self.env.config();
+        let (queued, most) = (self.queued(), config.most_for_accounting());
+        let Some(upto) = given_up(self.log.committed(), queued, most) else { return Ok(()) };
+        if config.ends_when_accounting_is_full() {
+            tracing::error!(
+                queued,
+                most,
+                "too much waits for accounting (MaxDBDMsgs): the controller ends, as the site wants"
+            );
+            std::process::exit(1);
+        }
+        let lost = queued - self.log.committed().0.saturating_sub(upto.0);
+        tracing::error!(
+            queued,
+            most,
+            lost,
+            "too much waits for accounting (MaxDBDMsgs): the oldest events are given up"
+        );
+        self.acknowledge(upto).await
     }
 
     /// Up to where the log knows that events are stored.
@@ -195,8 +250,10 @@ impl AccountingFeed {
     /// One connection, from its greeting on. It ends with an error.
     async fn session(&self) -> Result<(), FeedError> {
         let id = self.registered().await?;
-        let conn = self.service.connect(LinkKind::ControllerAccounts).await.ok_or(FeedError::Away)?;
-        let (messages, replies) = conn.split::<Feed, Kept>();
+        let (messages, replies) = match self.service.connect(LinkKind::ControllerAccounts).await? {
+            Reached::Door(conn) => conn.split::<Feed, Kept>(),
+            Reached::Far(mut connection) => connection.split::<Feed, Kept>(),
+        };
         let inventory = self.inventory();
         let mut link = Link {
             messages,
@@ -214,6 +271,7 @@ impl AccountingFeed {
         link.messages.send(traced(hello)).await?;
         let Kept::Welcome { stored, whole } = link.answer().await? else { return Err(FeedError::Unexpected) };
         let whole = self.begin(&mut link, stored, whole).await?;
+        self.fed.store(link.stored.0, Ordering::Relaxed);
         tracing::info!(stored = link.stored.0, "the service of accounting is fed");
         let mut follower = self.log.subscribe(link.stored.next())?;
         if !whole {
@@ -271,6 +329,7 @@ impl AccountingFeed {
             };
             let batch = self.gather(&first, &mut follower).await?;
             link.send(batch).await?;
+            self.fed.store(link.stored.0, Ordering::Relaxed);
             let (when, last) = acknowledged;
             if when.elapsed() >= ACKNOWLEDGE || link.stored.0.saturating_sub(last.0) >= ACKNOWLEDGED {
                 self.acknowledge(link.stored).await?;
@@ -369,6 +428,12 @@ fn nodes_and_reservations(state: &Replayed) -> Vec<ControllerEvent> {
         at: None,
     });
     nodes.chain(reservations).collect()
+}
+
+/// Up to where events are given up when so many are `queued` behind the last one: as many are left that it takes a while until there
+/// are too many again.
+fn given_up(last: Position, queued: u64, most: u64) -> Option<Position> {
+    (queued > most).then(|| Position(last.0.saturating_sub(most - most / 8)))
 }
 
 /// Jobs hear what they are told of their site.
@@ -546,4 +611,17 @@ fn read_identity(path: &Path) -> Result<Option<LogId>, FileError> {
     let id = text.as_deref().map(str::trim).filter(|text| text.len() == 32 && text.is_ascii());
     let half = |text: &str| u64::from_str_radix(text, 16).ok();
     Ok(id.and_then(|id| Some(LogId(half(&id[..16])?, half(&id[16..])?))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_accounting_is_bounded() {
+        let last = Position(100_000);
+        assert_eq!(given_up(last, 10_000, 10_000), None);
+        assert_eq!(given_up(last, 10_001, 10_000), Some(Position(91_250)), "8,750 still wait");
+        assert_eq!(given_up(Position(10_001), 10_001, 10_000), Some(Position(1_251)));
+    }
 }

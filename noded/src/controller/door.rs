@@ -7,7 +7,7 @@ use super::{
     start::ControllerStartError,
 };
 use crate::{
-    accounts::relay::Accounting,
+    accounts::reach::Accounting,
     background::Background,
     guests::{self, Guests, UnderWay},
     relay,

@@ -28,7 +28,7 @@ use super::{
     names::{Names, questions_of},
     trust::{Trust, TrustOrder, later},
 };
-use crate::{accounts::relay::Accounting, guests::Guests};
+use crate::{accounts::reach::Accounting, guests::Guests};
 use garrick_daemon::links::traced;
 use tokio::sync::{Semaphore, broadcast::error::RecvError, mpsc};
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     accounts::{
-        relay::Accounting,
+        reach::Accounting,
         start::{self as accounts, AccountsStartError},
     },
     background::Background,
@@ -51,7 +51,7 @@ use garrick_transport::{
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicU64},
     thread::JoinHandle,
     time::Duration,
 };
@@ -550,6 +550,7 @@ pub async fn start(
         service: service.clone(),
         keeps: cluster.config.store_flags,
         env: Arc::clone(&env),
+        fed: AtomicU64::default(),
     };
     let feed = feed.start(cluster.config.accounting);
     let completion = Completion {

@@ -139,7 +139,7 @@ fn hand_over(state: &Path, user: &Account) -> Result<(), FileError> {
     let folder = open_unlinked(state).map_err(failed)?;
     // A folder of all (StateSaveLocation's default is /var/spool) is the system's: what is ours has names that are known.
     let known = |name: &str| {
-        ["journal", "snapshot", "audit.log"].iter().any(|first| name.starts_with(first))
+        ["journal", "snapshot", "audit.log", "accounting"].iter().any(|first| name.starts_with(first))
             || ["ca", "beside", "identity", "credential.key", "reset.key", "lock", "writer"].contains(&name)
     };
     let given = give_below(&folder, &known, user, 2).map_err(failed)?;
