@@ -13,6 +13,7 @@ mod deployment;
 mod distribution;
 mod dynamic_nodes;
 mod embedded;
+mod far_accounting;
 mod files;
 mod graphs;
 mod gres;

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, clippy::unwrap_used, missing_docs)]
 
+pub mod network;
+
 use std::{
     ffi::OsStr,
     os::unix::{fs::symlink, process::CommandExt as _},
