@@ -100,6 +100,8 @@ pub(super) struct Feeder {
     pub cluster: Option<String>,
     /// Its host, as this one sees it.
     pub address: Option<IpAddr>,
+    /// Its uid, for the statistics; that of root where it came over the network.
+    pub uid: u32,
 }
 
 impl Feeder {

@@ -123,6 +123,7 @@ async fn converse(mut connection: Connection, world: &World) {
             let feeder = Feeder {
                 cluster: Some(connection.peer.name.clone()),
                 address: Some(connection.remote.ip().to_canonical()),
+                ..Feeder::default()
             };
             let (replies, messages) = connection.split::<Kept, Feed>();
             world.be_fed(replies, messages, feeder).await;

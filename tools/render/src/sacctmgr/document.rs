@@ -39,8 +39,8 @@ pub fn listed(listing: &Listing<'_>, meta: &Meta) -> Option<Value> {
 }
 
 /// The document of the service.
-pub fn ping(ping: Ping, meta: &Meta) -> Value {
-    of_accounting(pings(&[ping], meta))
+pub fn ping(services: &[Ping], meta: &Meta) -> Value {
+    of_accounting(pings(services, meta))
 }
 
 fn of_accounting(mut document: Value) -> Value {

@@ -27,32 +27,46 @@ pub(super) fn ping(session: &mut Session, rest: &[String]) -> i32 {
     let asked = Instant::now();
     let answer =
         session.service().map(|service| (service.cluster().name().to_owned(), service.ask(&AccountsRequest::Ping)));
-    let (cluster, host, is_up) = match answer {
+    let latency_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let service = |host: String, is_up| json::Ping { host, is_up, latency_us };
+    let (cluster, services) = match answer {
         Err(code) => return code,
-        Ok((cluster, Ok(AccountsReply::Here { host, .. }))) => (cluster, host, true),
+        // What stands by while the other one serves is not asked.
+        Ok((cluster, Ok(AccountsReply::Here { host, backup: false, .. }))) => (cluster, vec![service(host, true)]),
+        Ok((cluster, Ok(AccountsReply::Here { host, .. }))) => {
+            (cluster, vec![service(configured_hosts().0, false), service(host, true)])
+        }
         Ok((cluster, answer)) => {
             // The service is there, and its database is not.
             if let Err(AccountsError::Refused(AccountsRefusal::Failed(why))) = &answer {
                 session.console.error(why);
             }
-            (cluster, configured_host(), false)
+            let (primary, backup) = configured_hosts();
+            (cluster, std::iter::once(primary).chain(backup).map(|host| service(host, false)).collect())
         }
     };
-    let code = i32::from(!is_up);
+    let code = i32::from(!services.iter().any(|service| service.is_up));
     if let Some(form) = session.manner.form {
-        let latency_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let document = document::ping(json::Ping { host, is_up, latency_us }, &choices::meta(&cluster, form));
+        let document = document::ping(&services, &choices::meta(&cluster, form));
         return session.print(|out| form.write(out, document));
     }
-    let word = if is_up { "UP" } else { "DOWN" };
-    session.print(|out| writeln!(out, "slurmdbd(primary) at {host} is {word}")).max(code)
+    session.print(|out| ping_lines(out, &services)).max(code)
 }
 
-/// The host of the service, as configured: that of the controller.
-fn configured_host() -> String {
-    let cluster = Cluster::find(None).ok();
-    let name = cluster.and_then(|c| c.config().controllers.first().map(|host| host.name.clone()));
-    name.unwrap_or_else(|| "localhost".to_owned())
+fn ping_lines(out: &mut dyn Write, services: &[json::Ping]) -> io::Result<()> {
+    for (which, service) in ["primary", "backup"].iter().zip(services) {
+        let word = if service.is_up { "UP" } else { "DOWN" };
+        writeln!(out, "slurmdbd({which}) at {} is {word}", service.host)?;
+    }
+    Ok(())
+}
+
+/// The host of the service, as configured, and that of its backup. Where none is named, it is that of the controller.
+fn configured_hosts() -> (String, Option<String>) {
+    let Ok(cluster) = Cluster::find(None) else { return ("localhost".to_owned(), None) };
+    let config = cluster.config();
+    let of_controller = config.controllers.first().filter(|_| config.accounting_host == "localhost");
+    (of_controller.map_or(&config.accounting_host, |host| &host.name).clone(), config.accounting_backup.clone())
 }
 
 /// Keys of `slurm.conf` that are about accounting, as Slurm shows them.
@@ -119,6 +133,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use jiff::tz::TimeZone;
+
+    #[test]
+    fn a_backup_that_serves_is_shown_behind_the_one_that_does_not() {
+        let of = |host: &str, is_up| json::Ping { host: host.to_owned(), is_up, latency_us: 1 };
+        let mut out = Vec::new();
+        ping_lines(&mut out, &[of("db1", false), of("db2", true)]).unwrap();
+        let expected = "slurmdbd(primary) at db1 is DOWN\nslurmdbd(backup) at db2 is UP\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
 
     /// Lines as sacctmgr of Slurm 26.05.3 set them.
     #[test]

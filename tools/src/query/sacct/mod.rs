@@ -70,7 +70,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         return output::finish(&console, output::stdout(|out| list(listed, out)), 0);
     }
     let asker = Asker { uid: nix::unistd::Uid::current().as_raw(), now: Timestamp::now(), zone: system_zone() };
-    let request = match options::read(&arguments, |name| std::env::var(name).ok(), &asker) {
+    let mut request = match options::read(&arguments, |name| std::env::var(name).ok(), &asker) {
         Ok(request) => request,
         Err(error) => return refuse(&error, &console),
     };
@@ -84,6 +84,9 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Ok(service) => service,
         Err(error) => return tell(&error, &console),
     };
+    if !request.all_clusters {
+        of_own_cluster(&mut request.choice, &service);
+    }
     let done = match request.subject {
         Subject::Records => show(&request, &mut service, &console),
         Subject::Scripts | Subject::Environments => texts(&request, &mut service, &console),
@@ -146,6 +149,13 @@ fn say_window(choice: &Choice, asker: &Asker, console: &Console) {
     let what = if states.is_empty() { "Eligible".to_owned() } else { states.join(",") };
     let window = Window { start: choice.window.start, end: choice.window.end };
     console.verbose(format_args!("Jobs {what} in the time window {}", Words(window, &asker.zone)));
+}
+
+/// Where no cluster is named, jobs of the one from which it is asked (sacct(1), `--allclusters`).
+fn of_own_cluster(choice: &mut Choice, service: &Accounts) {
+    if choice.such.clusters.is_empty() {
+        choice.such.clusters.push(service.cluster().name().to_owned());
+    }
 }
 
 /// The rows that are asked for, in order.

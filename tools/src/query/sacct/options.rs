@@ -42,13 +42,7 @@ pub static TABLE: Table = Table {
     words: &[],
     options: &[
         option("accounts", Some('A'), Arg::Required("account(s)"), "only jobs of these accounts"),
-        inert(
-            "allclusters",
-            Some('L'),
-            Arg::None,
-            "jobs of all clusters",
-            "each service keeps one cluster, unless -M names another",
-        ),
+        option("allclusters", Some('L'), Arg::None, "jobs of all clusters, not only of this one"),
         option("allocations", Some('X'), Arg::None, "jobs only, not their steps"),
         option("allusers", Some('a'), Arg::None, "jobs of all users: root's default"),
         option("array", None, Arg::None, "a line for each task of an array that waits"),
@@ -128,6 +122,8 @@ pub struct Request {
     pub subject: Subject,
     /// Which records.
     pub choice: Choice,
+    /// Of all clusters, where none is named.
+    pub all_clusters: bool,
     /// Fields, as they were asked for.
     pub format: String,
     /// How the table is set.
@@ -256,6 +252,7 @@ pub fn read(
     let delimiter = arguments.value("delimiter").unwrap_or_else(|| "|".to_owned());
     Ok(Request {
         subject,
+        all_clusters: arguments.has("allclusters") || list(arguments, "clusters").iter().any(|name| name == "all"),
         format: format(arguments, env)?,
         setting: match (arguments.has("parsable2"), arguments.has("parsable")) {
             (true, _) => Setting::Parsable2(delimiter),
@@ -520,6 +517,9 @@ mod tests {
         assert_eq!(request(&["-k", "5"]).choice.limits, Some(Limit::Minutes(5)..=Limit::Minutes(5)));
         assert_eq!(request(&["-F", "schedmain", "-R", "priority"]).choice.flags, [Flag::SchedMain]);
         assert_eq!(request(&["-M", "all"]).choice.such.clusters, [""; 0]);
+        assert!(
+            request(&["-M", "all"]).all_clusters && request(&["-L"]).all_clusters && !request(&["-X"]).all_clusters
+        );
         assert_eq!(request(&["-M", "a,b"]).choice.such.clusters, ["a", "b"]);
         assert_eq!(request(&["-A", "Astro"]).choice.such.accounts, ["astro"]);
         let choice = request(&["-X", "-D", "--array", "--whole-hetjob=no", "-s", "r,,f"]).choice;

@@ -1,7 +1,7 @@
 //! `garrick efficiency` and `seff`: what jobs used of what they asked for.
 
 use super::{
-    named,
+    named, of_own_cluster,
     options::{Asker, RequestError, Zone},
     rows, tell,
     window::{Given, Window},
@@ -130,7 +130,9 @@ pub fn main(args: &[OsString], console: &Console) -> i32 {
 }
 
 fn find(choice: &Choice, console: &Console) -> Result<Rows, AccountsError> {
-    rows(choice, &mut Accounts::open(console)?)
+    let (mut choice, mut service) = (choice.clone(), Accounts::open(console)?);
+    of_own_cluster(&mut choice, &service);
+    rows(&choice, &mut service)
 }
 
 /// A paragraph for each job.
