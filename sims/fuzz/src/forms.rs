@@ -4,7 +4,7 @@
 use garrick_accounts::{
     change::{Action, Affected, ChangeRefusal, edit::TresEdit},
     messages::{AccountsRefusal, AccountsReply, AccountsRequest},
-    records::{RecordsReply, RecordsRequest},
+    records,
 };
 use garrick_model::{
     batch::{BatchMembers, FailBound, RetryOn, StepCgroup, StepDependencyKind},
@@ -133,8 +133,8 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         QosFlag,
         QosPreemptMode,
         AccountsRefusal,
-        RecordsRequest,
-        RecordsReply,
+        records::RecordsRequest,
+        records::RecordsReply,
         Action,
         AdminLevel,
         Affected,
