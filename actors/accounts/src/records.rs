@@ -75,6 +75,12 @@ pub struct PurgeOrder {
     pub steps: Option<String>,
     /// `PurgeTXNAfter`.
     pub transactions: Option<String>,
+    /// `PurgeEventAfter`.
+    #[serde(default)]
+    pub events: Option<String>,
+    /// `PurgeResvAfter`.
+    #[serde(default)]
+    pub reservations: Option<String>,
     /// `PurgeJobScriptAfter`.
     pub scripts: Option<String>,
     /// `PurgeJobEnvAfter`.
@@ -85,6 +91,12 @@ pub struct PurgeOrder {
     pub archive_steps: bool,
     /// `TXN`.
     pub archive_transactions: bool,
+    /// `Events`.
+    #[serde(default)]
+    pub archive_events: bool,
+    /// `Reservations`.
+    #[serde(default)]
+    pub archive_reservations: bool,
 }
 
 /// A question about records.
@@ -126,8 +138,8 @@ pub enum RecordsReply {
     Modified(Vec<Modified>),
     /// So many got an end. The others have one.
     Repaired(u64),
-    /// So many jobs, steps, transactions, and scripts and environments were deleted.
-    Purged([u64; 4]),
+    /// So many records were deleted: jobs, steps, transactions, events, reservations, and scripts and environments.
+    Purged([u64; 6]),
     /// So many records came, and so many were there already.
     Loaded {
         /// New ones.

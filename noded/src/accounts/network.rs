@@ -214,7 +214,7 @@ mod tests {
         let dir = Scratch::new("accounting-port");
         let (key, own) = (dir.join("slurmdbd.key"), dir.join("state"));
         let settings =
-            DbdConfig { storage: dir.join("acct/accounting.db"), port: 0, ..DbdConfig::at(&dir.join("slurmdbd.conf")) };
+            DbdConfig { storage: Storage::in_file(&dir.join("acct/accounting.db")), port: 0, ..DbdConfig::at(&dir.join("slurmdbd.conf")) };
         assert!(open(&settings).unwrap().is_none(), "without a key nobody is served");
         dir.put("slurmdbd.key", "0123456789abcdef0123456789abcdef");
         std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();

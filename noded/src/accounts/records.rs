@@ -105,7 +105,8 @@ impl World {
 }
 
 const fn purged(purged: Purged) -> RecordsReply {
-    RecordsReply::Purged([purged.jobs, purged.steps, purged.transactions, purged.texts])
+    let Purged { jobs, steps, transactions, events, reservations, texts } = purged;
+    RecordsReply::Purged([jobs, steps, transactions, events, reservations, texts])
 }
 
 /// The settings with what is said otherwise.
@@ -119,11 +120,15 @@ fn ordered(settings: &PurgeSettings, order: &PurgeOrder) -> Result<PurgeSettings
         jobs: age(settings.jobs, &order.jobs)?,
         steps: age(settings.steps, &order.steps)?,
         transactions: age(settings.transactions, &order.transactions)?,
+        events: age(settings.events, &order.events)?,
+        reservations: age(settings.reservations, &order.reservations)?,
         scripts: age(settings.scripts, &order.scripts)?,
         environments: age(settings.environments, &order.environments)?,
         archive_jobs: settings.archive_jobs || order.archive_jobs,
         archive_steps: settings.archive_steps || order.archive_steps,
         archive_transactions: settings.archive_transactions || order.archive_transactions,
+        archive_events: settings.archive_events || order.archive_events,
+        archive_reservations: settings.archive_reservations || order.archive_reservations,
         folder: folder.or_else(|| settings.folder.clone()),
         at_a_time: settings.at_a_time,
     })

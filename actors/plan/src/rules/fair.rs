@@ -23,12 +23,7 @@ use garrick_model::{
     time::Timestamp,
     view::JobView,
 };
-use std::{
-    borrow::Cow,
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 /// Which factors are calculated, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use garrick_model::{
     time::{Timestamp, system_zone},
 };
 use garrick_plan::{
-    rules::fair::{self, FairShares, Method},
+    rules::fair::{FairShares, Method},
     snapshot::accounting::Accounting,
 };
 use jiff::{ToSpan as _, civil::Date, tz::TimeZone};

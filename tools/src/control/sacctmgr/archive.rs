@@ -29,6 +29,10 @@ enum Setting {
     PurgeTransactions,
     PurgeScripts,
     PurgeEnvironments,
+    PurgeEvents,
+    PurgeReservations,
+    Events,
+    Reservations,
     Jobs,
     Steps,
     Transactions,
@@ -38,20 +42,20 @@ enum Setting {
 
 const SETTINGS: &[(&str, Setting)] = &[
     ("Directory", Setting::Directory),
-    ("Events", Setting::NotYet),
+    ("Events", Setting::Events),
     ("Jobs", Setting::Jobs),
     ("JobScript", Setting::NotYet),
     ("JobEnv", Setting::NotYet),
-    ("PurgeEventAfter", Setting::NotYet),
+    ("PurgeEventAfter", Setting::PurgeEvents),
     ("PurgeJobAfter", Setting::PurgeJobs),
     ("PurgeJobScriptAfter", Setting::PurgeScripts),
     ("PurgeJobEnvAfter", Setting::PurgeEnvironments),
-    ("PurgeResvAfter", Setting::NotYet),
+    ("PurgeResvAfter", Setting::PurgeReservations),
     ("PurgeStepAfter", Setting::PurgeSteps),
     ("PurgeSuspendAfter", Setting::NotYet),
     ("PurgeTXNAfter", Setting::PurgeTransactions),
     ("PurgeUsageAfter", Setting::NotYet),
-    ("Reservations", Setting::NotYet),
+    ("Reservations", Setting::Reservations),
     ("Script", Setting::NotYet),
     ("Steps", Setting::Steps),
     ("Suspend", Setting::NotYet),
@@ -149,6 +153,10 @@ fn order(words: &[String]) -> Result<PurgeOrder, Wrong> {
             (Setting::PurgeTransactions, Some(text)) => order.transactions = Some(text),
             (Setting::PurgeScripts, Some(text)) => order.scripts = Some(text),
             (Setting::PurgeEnvironments, Some(text)) => order.environments = Some(text),
+            (Setting::PurgeEvents, Some(text)) => order.events = Some(text),
+            (Setting::PurgeReservations, Some(text)) => order.reservations = Some(text),
+            (Setting::Events, None) => order.archive_events = true,
+            (Setting::Reservations, None) => order.archive_reservations = true,
             (Setting::Jobs, None) => order.archive_jobs = true,
             (Setting::Steps, None) => order.archive_steps = true,
             (Setting::Transactions, None) => order.archive_transactions = true,
@@ -231,7 +239,11 @@ mod tests {
         for word in ["bogus=1", "jobs=1", "directory", "pu"] {
             assert_eq!(read(&[word]), Err(Wrong::Unknown(word.to_owned())));
         }
-        for word in ["events", "purgeeventafter=1", "script=/x"] {
+        let events =
+            PurgeOrder { events: some("1"), archive_events: true, archive_reservations: true, ..PurgeOrder::default() };
+        assert_eq!(read(&["events", "purgeeventafter=1", "resv"]), Err(Wrong::Unknown("resv".to_owned())));
+        assert_eq!(read(&["events", "purgeeventafter=1", "reservations"]), Ok(events));
+        for word in ["suspend", "purgeusageafter=1", "script=/x"] {
             assert_eq!(read(&[word]), Err(Wrong::NotYet(word.to_owned())));
         }
     }
