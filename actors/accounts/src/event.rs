@@ -175,7 +175,7 @@ mod tests {
         let open = row(&silent);
         assert_eq!(follow(Some(&open), &silent), Following::Same);
         // What is no part of it.
-        let comment = SavedNode { comment: Some("c".to_owned()), ..silent.clone() };
+        let comment = SavedNode { comment: Some("c".to_owned()), ..silent };
         assert_eq!(follow(Some(&open), &comment), Following::Same);
         let other = out(Some(DownCause::Admin), false, ("fans", 20), 10);
         let Following::Change(ends, Some(next)) = follow(Some(&open), &other) else { panic!("it is another event") };

@@ -216,7 +216,7 @@ fn a_drained_node_is_out_of_service_when_its_last_job_has_left() {
     let at = |secs| Timestamp::from_secs(secs);
     let by = (0, "root".to_owned());
     let mut core = up();
-    let mut service = |core: &mut NodeCore, secs, input| {
+    let service = |core: &mut NodeCore, secs, input| {
         core.handle(at(secs), input, &mut Vec::new());
         core.saved().service
     };

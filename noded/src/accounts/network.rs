@@ -209,12 +209,16 @@ mod tests {
 
     #[tokio::test]
     async fn only_controllers_that_were_enrolled_are_let_in() {
+        use garrick_model::config::storage::Storage;
         use garrick_transport::{enrol_with_shared_key, identity::ExpectPeer};
         garrick_transport::install_crypto_provider();
         let dir = Scratch::new("accounting-port");
         let (key, own) = (dir.join("slurmdbd.key"), dir.join("state"));
-        let settings =
-            DbdConfig { storage: Storage::in_file(&dir.join("acct/accounting.db")), port: 0, ..DbdConfig::at(&dir.join("slurmdbd.conf")) };
+        let settings = DbdConfig {
+            storage: Storage::in_file(&dir.join("acct/accounting.db")),
+            port: 0,
+            ..DbdConfig::at(&dir.join("slurmdbd.conf"))
+        };
         assert!(open(&settings).unwrap().is_none(), "without a key nobody is served");
         dir.put("slurmdbd.key", "0123456789abcdef0123456789abcdef");
         std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();

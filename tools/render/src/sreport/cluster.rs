@@ -224,7 +224,7 @@ mod tests {
             ..EventRow::default()
         };
         let held = [reserved(&[], (1000, 1020), 30), reserved(&["MAINT"], (1090, 1200), 0)];
-        let of = split(&usage(100, 50), &[down.clone()], &held);
+        let of = split(&usage(100, 50), std::slice::from_ref(&down), &held);
         // 100 of jobs, and 50 of 80 that nobody used in a reservation.
         assert_eq!((of.allocated, of.down, of.planned_down, of.planned, of.idle), (150, 200, 40, 50, 360));
         assert_eq!((of.whole, of.overcommitted), (800, 0));
