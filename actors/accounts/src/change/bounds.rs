@@ -129,14 +129,15 @@ pub(super) fn restore(entities: &Entities, new: &mut Association, deleted: &Asso
     let above = new.parent.map(|above| (Held::of(entities, above), entities.effective(above)));
     let Some((held, effective)) = above else { return };
     new.limits = deleted.limits.clone();
-    let fits = |key: &Key, number: u64| held.limits.get(key).is_none_or(|most| number <= *most);
-    for (key, ..) in numbers(&deleted.limits).filter(|(key, number, _)| !fits(key, *number)) {
+    for (key, number, _) in numbers(&deleted.limits) {
+        let Some(most) = held.limits.get(&key).filter(|most| **most < number) else { continue };
+        // He is still bound by himself: else he would get another association beside it.
         match key {
-            Key::Count(count) => drop(new.limits.counts.remove(&count)),
-            Key::Tres(limit, name) => drop(new.limits.tres.get_mut(&limit).and_then(|amounts| amounts.remove(&name))),
-        }
+            Key::Count(Count::MinPrioThreshold) => new.limits.counts.insert(Count::MinPrioThreshold, u64::MAX - most),
+            Key::Count(count) => new.limits.counts.insert(count, *most),
+            Key::Tres(limit, name) => new.limits.tres.entry(limit).or_default().insert(name, *most),
+        };
     }
-    new.limits.tres.retain(|_, amounts| !amounts.is_empty());
     new.priority = deleted.priority.filter(|priority| *priority <= held.priority);
     new.qos = deleted.qos.clone();
     new.qos.added.retain(|name| effective.qos.contains(name));

@@ -10,7 +10,7 @@ use super::{
 use garrick_model::{
     entities::{
         Entities, ROOT,
-        association::{AssocId, Association, QosList},
+        association::{AssocId, Association},
         coordinators::Coordinated,
         limits::{Count, Limits, TresLimit},
         names::AdminLevel,
@@ -122,16 +122,20 @@ fn nobody_has_more(before: &Entities, after: &Entities, coordinated: &Coordinate
     }
 }
 
-fn is_bound(own: &Association) -> bool {
-    !own.limits.is_empty() || own.priority.is_some() || own.qos != QosList::default()
+/// Has it a limit that a coordinator cannot lift, as the highest of his accounts has none?
+fn is_bound(before: &Entities, own: &Association, coordinated: &Coordinated) -> bool {
+    let top = own.parent.and_then(|above| coordinated.top(before, above));
+    top.is_some_and(|top| {
+        LIMITS.into_iter().any(|limit| limit.1(&own.limits).is_some() && number(before, top, limit).is_none())
+    })
 }
 
 /// Who was bound in an account has no association there for another partition than before.
-fn nobody_stands_beside_his_limits(before: &Entities, after: &Entities) {
+fn nobody_stands_beside_his_limits(before: &Entities, after: &Entities, coordinated: &Coordinated) {
     let mut had: BTreeMap<_, (bool, BTreeSet<_>)> = BTreeMap::new();
     for old in before.associations.values().filter(|a| a.user.is_some()) {
         let (bound, partitions) = had.entry((&old.cluster, &old.account, &old.user)).or_default();
-        *bound |= is_bound(old);
+        *bound |= is_bound(before, old, coordinated);
         partitions.insert(&old.partition);
     }
     for new in after.associations.values().filter(|a| !a.deleted) {
@@ -173,7 +177,9 @@ fn users_who_have_more_stay(before: &Entities, after: &Entities, coordinated: &C
     for (name, old) in before.users.iter().filter(|(_, user)| !user.deleted) {
         let coordinates = before.accounts.values().any(|a| a.coordinators.contains(name) && is_outside(&a.name));
         let has_key = before.wckeys.values().any(|key| !key.deleted && key.user == *name);
-        let is_in = |a: &Association| !a.deleted && a.user.as_ref() == Some(name) && is_outside(&a.account);
+        // The account may be the coordinator's on one cluster and not on another.
+        let is_his = |a: &Association| a.parent.is_some_and(|above| coordinated.contains(above));
+        let is_in = |a: &Association| !a.deleted && a.user.as_ref() == Some(name) && !is_his(a);
         let elsewhere = before.associations.values().any(is_in);
         if coordinates || has_key || elsewhere || old.admin > AdminLevel::None {
             assert_eq!(*old, after.users[name]);
@@ -208,7 +214,7 @@ proptest! {
             }
         }
         nobody_has_more(&before, &after, &coordinated);
-        nobody_stands_beside_his_limits(&before, &after);
+        nobody_stands_beside_his_limits(&before, &after, &coordinated);
         nothing_is_changed_outside(&before, &after, &coordinated);
     }
 }

@@ -80,7 +80,7 @@ impl Work<'_> {
             let gone: Vec<AssocId> = self.entities.living(&name).map(|a| a.id).collect();
             self.remove_associations(&gone);
             for key in self.entities.wckeys.values_mut().filter(|key| key.cluster == name) {
-                key.deleted = true;
+                (key.deleted, key.is_default) = (true, false);
             }
             for resource in self.entities.resources.values_mut() {
                 resource.allowed.remove(&name);

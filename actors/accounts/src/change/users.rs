@@ -257,7 +257,7 @@ impl Work<'_> {
             for account in self.entities.accounts.values_mut() {
                 account.coordinators.remove(name);
             }
-            for key in self.entities.wckeys.values_mut().filter(|key| key.user == *name) {
+            for key in self.entities.wckeys.values_mut().filter(|key| !key.deleted && key.user == *name) {
                 (key.deleted, key.is_default) = (true, false);
             }
             self.tell(Affected::User(name.clone()));
