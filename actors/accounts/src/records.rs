@@ -101,6 +101,8 @@ pub struct PurgeOrder {
 
 /// A question about records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+// Generated messages tell types apart by these names, which are not sent: step managers have a request of that name too.
+#[serde(rename = "EditedRecordsRequest")]
 pub enum RecordsRequest {
     /// `modify job`. Answered by [`RecordsReply::Modified`].
     Modify {
@@ -133,6 +135,7 @@ pub enum RecordsRequest {
 
 /// An answer to a question about records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "EditedRecordsReply")]
 pub enum RecordsReply {
     /// These were changed, or would be, by job.
     Modified(Vec<Modified>),

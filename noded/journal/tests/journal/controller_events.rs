@@ -553,7 +553,7 @@ pub fn version_1() -> Vec<ControllerEvent> {
         resume_at: None,
         instance_id: None,
         instance_type: None,
-        service: Some(SavedService { out: true, since: at(7000) }),
+        service: None,
     };
     let silent = SavedNode { down: Some(DownCause::Silence), ..SavedNode::default() };
     events.push(ControllerEvent::Node { node: "n2".into(), saved: Box::new(saved) });
@@ -659,7 +659,7 @@ pub fn reservations() -> Vec<ControllerEvent> {
         job(JobEvent::Submitted(Box::new(record(41, spec)))),
         job(JobEvent::Allocated(Box::new(inside))),
         saved(&Reservation { end: at(8000), ..reservation.clone() }),
-        ControllerEvent::Reservation { reservation: "class".into(), saved: None, at: Some(at(7900)) },
+        ControllerEvent::Reservation { reservation: "class".into(), saved: None, at: None },
     ]
 }
 
@@ -908,6 +908,18 @@ pub fn partition_changes() -> Vec<ControllerEvent> {
         changed("other", Some(PartitionChange::Created { fields: Vec::new(), place: 1 })),
         changed("other", None),
     ]
+}
+
+/// What came to version 2 later: since when a node is out of service, and when a reservation was saved.
+pub fn outages() -> Vec<ControllerEvent> {
+    let at = Timestamp::from_secs(2_000_000_000);
+    let node = |drain, out| ControllerEvent::Node {
+        node: "n1".into(),
+        saved: Box::new(SavedNode { drain, service: Some(SavedService { out, since: at }), ..SavedNode::default() }),
+    };
+    let reservation = |saved| ControllerEvent::Reservation { reservation: "class".into(), saved, at: Some(at) };
+    let saved = Reservation { name: "class".into(), start: at, nodes: vec!["n1".into()], ..Reservation::default() };
+    vec![node(true, true), reservation(Some(Box::new(saved))), node(false, false), reservation(None)]
 }
 
 /// What came to version 2 later: until when it was asked for that usage is set to 0.

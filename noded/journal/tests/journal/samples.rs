@@ -102,6 +102,7 @@ fn a_snapshot_anywhere_and_what_follows_it_come_to_all_events() {
         controller_events::partition_changes(),
         controller_events::usage(),
         controller_events::zeroed(),
+        controller_events::outages(),
     ]);
     let mut cuts = 0;
     for events in series {
@@ -694,4 +695,24 @@ fn usage_that_was_set_to_0_in_a_controllers_journal_of_version_2_reads_back() {
 fn make_the_sample_of_usage_that_was_set_to_0() {
     let path = sample("version-2-usage-zeroed.journal");
     garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::zeroed()).unwrap();
+}
+
+#[test]
+fn outages_and_times_of_reservations_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-outages.journal"));
+    assert_same(&read, &controller_events::outages());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    assert_eq!(
+        replayed.nodes["n1"].service.map(|service| (service.out, service.since.secs())),
+        Some((false, 2_000_000_000))
+    );
+    assert!(replayed.reservations.is_empty());
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-outages.journal, by hand"]
+fn make_the_sample_of_outages() {
+    let path = sample("version-2-outages.journal");
+    garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::outages()).unwrap();
 }
