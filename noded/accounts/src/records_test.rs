@@ -148,6 +148,7 @@ fn what_is_no_archive_changes_nothing() {
     on_each(async |place| {
         let store = filled(place).await;
         let folder = &place.folder;
+        std::fs::create_dir_all(folder).unwrap();
         let (text, link) = (folder.join("text"), folder.join("link"));
         let row = JobRow { cluster: "other".to_owned(), ..rows(&store).await.remove(0) };
         let lines = [Archived::Job(Box::new(row.clone()))].map(|line| serde_json::to_string(&line).unwrap() + "\n");

@@ -8,6 +8,7 @@
 //! Controllers keep what was not stored and come again. A commit whose answer was lost has stored its position too: a controller
 //! hears of it when it comes.
 
+pub use crate::database::error::StoreError;
 use crate::{
     database::{
         Connection, Link, Reader, Statement, Transaction, Value,
@@ -22,7 +23,6 @@ use crate::{
 use garrick_accounts::{messages::LogId, row::JobRow, step::StepRecord};
 use garrick_events::records::job_event::JobEvent;
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
-use garrick_kernel::files::FileError;
 use garrick_model::{
     config::storage::Storage,
     entities::Entities,
@@ -86,76 +86,6 @@ const STEPS: Table = Table {
     key: 4,
     there: There::ReplacedUnlessMore("progress"),
 };
-
-/// The database failed.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// Its folder or file.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The file could not be made.
-    #[error("cannot create {}: {cause}", path.display())]
-    Create {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        cause: std::io::Error,
-    },
-    /// Who signs certificates of servers is not known.
-    #[error("cannot read {}: {cause}", path.display())]
-    Certificates {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why not.
-        cause: std::io::Error,
-    },
-    /// Its server cannot be used now. It is tried again.
-    #[error("the database is away: {0}")]
-    Away(String),
-    /// Its server refuses this service.
-    #[error("{server} refuses: {cause}")]
-    Refused {
-        /// Which.
-        server: String,
-        /// What it says.
-        cause: sqlx::Error,
-    },
-    /// Names of all users could not be stored.
-    #[error("{0} has to be created with ENCODING 'UTF8'")]
-    Encoding(String),
-    /// A statement.
-    #[error("the database: {0}")]
-    Sql(#[from] sqlx::Error),
-    /// It is of a later version, or was changed.
-    #[error("the tables of the database: {0}")]
-    Schema(#[from] sqlx::migrate::MigrateError),
-    /// A row cannot be read.
-    #[error("a row of the database cannot be read: {0}")]
-    Row(String),
-    /// Events are missing in between.
-    #[error("events come after {after}, and {stored} is stored")]
-    Gap {
-        /// The batch follows this position.
-        after: Position,
-        /// What is stored.
-        stored: Position,
-    },
-    /// The controller has not said which log it is, or another one took its place.
-    #[error("cluster {0} is fed from another log now")]
-    OtherLog(String),
-}
-
-impl StoreError {
-    /// The connection is not to be used any more.
-    fn is_lost(&self) -> bool {
-        match self {
-            Self::Away(_) => true,
-            Self::Sql(error) => connect::is_lost(error),
-            Self::Schema(sqlx::migrate::MigrateError::Execute(error)) => connect::is_lost(error),
-            _ => false,
-        }
-    }
-}
 
 type Known = HashMap<(i64, JobId), JobRow>;
 

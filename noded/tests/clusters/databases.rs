@@ -72,7 +72,8 @@ fn a_site_accounts_on(program: Program, name: &str, storage_type: &str) {
     // Jobs go on while the database is away, and are told of when it is back.
     let w = site.work.display();
     let send = || {
-        let steps = format!("{w}/srun -n1 true");
+        // Use is counted in whole seconds.
+        let steps = format!("{w}/srun -n1 sleep 1");
         let tasks = format!("1-{TASKS}");
         site.as_user(ALICE, "sbatch", &["-a", &tasks, "-n1", "--mem=10", "-o", "/dev/null", "--wrap", &steps]).ok();
     };

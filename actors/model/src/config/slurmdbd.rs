@@ -4,6 +4,7 @@
 use super::{
     PrivateData,
     purge::{Age, PurgeSettings},
+    settings::config::ACCOUNTING_PORT,
     storage::Storage,
     syntax::{
         nearest::nearest,
@@ -48,9 +49,6 @@ pub struct DbdConfig {
     /// What is purged and archived.
     pub purge: PurgeSettings,
 }
-
-/// Default of `DbdPort` and of `AccountingStoragePort` (slurmdbd.conf(5)).
-pub const PORT: u16 = 6819;
 
 /// Name of the file that controllers and services of accounting prove themselves with to each other.
 pub const KEY_FILE: &str = "slurmdbd.key";
@@ -214,7 +212,7 @@ impl DbdConfig {
             host: "localhost".to_owned(),
             address: None,
             backup: None,
-            port: PORT,
+            port: ACCOUNTING_PORT,
             storage: Storage::default(),
             slurm_user: None,
             log_file: None,

@@ -2,8 +2,7 @@
 //! for as long as it is there: a second service that is given the same database waits. What writes is always what holds the lock,
 //! so a service that lost its connection cannot come in between.
 
-use super::{Connection, Link, Reader, Statement};
-use crate::store::StoreError;
+use super::{Connection, Link, Reader, Statement, error::StoreError};
 use garrick_kernel::{files, users};
 use garrick_model::config::storage::{ServerAddress, Storage, StorageKind, StorageTls};
 use sqlx::{

@@ -5,6 +5,7 @@
 
 pub(crate) mod connect;
 pub mod dialect;
+pub mod error;
 
 use dialect::{Dialect, Table};
 use sqlx::{

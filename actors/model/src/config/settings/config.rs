@@ -23,7 +23,6 @@ use super::{
     store_flags::StoreFlags,
 };
 use crate::{
-    config::slurmdbd,
     config::syntax::{
         report::{Place, SettingError},
         values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
@@ -41,6 +40,9 @@ use std::{
     path::PathBuf,
     sync::Arc,
 };
+
+/// Default of `DbdPort` and of `AccountingStoragePort` (slurmdbd.conf(5)).
+pub const ACCOUNTING_PORT: u16 = 6819;
 
 /// Events that may wait for the service of accounting where the site does not say.
 const QUEUED_FOR_ACCOUNTING: u64 = 10_000_000;
@@ -158,7 +160,7 @@ settings_with_rows! {
         pub accounting_host: String,
         /// `AccountingStorageBackupHost`.
         pub accounting_backup: Option<String>,
-        /// `AccountingStoragePort`; 0: [`slurmdbd::PORT`].
+        /// `AccountingStoragePort`; 0: [`ACCOUNTING_PORT`].
         pub accounting_port: u16,
         /// `MaxDBDMsgs`; `None`: [`Config::most_for_accounting`] has a default.
         pub max_dbd_msgs: Option<u32>,
@@ -434,7 +436,7 @@ impl Config {
     }
     /// Hosts of the service of accounting, in the order in which they are tried, and `host:port` of each.
     pub fn accounting_places(&self) -> Vec<(&str, String)> {
-        let port = if self.accounting_port == 0 { slurmdbd::PORT } else { self.accounting_port };
+        let port = if self.accounting_port == 0 { ACCOUNTING_PORT } else { self.accounting_port };
         let hosts = std::iter::once(&self.accounting_host).chain(&self.accounting_backup);
         hosts.map(|host| (host.as_str(), host_and_port(host, port))).collect()
     }
