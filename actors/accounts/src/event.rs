@@ -1,6 +1,7 @@
 //! Times in which nodes were out of service, and what clusters had (sacctmgr(1), events). How they follow from the saved states of
 //! nodes in the controller's log is decided here.
 
+use crate::{filter::is_listed, usage::secs_in};
 use garrick_events::records::node::{DownCause, SavedNode};
 use garrick_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -35,9 +36,8 @@ pub struct EventRow {
 
 impl EventRow {
     /// Seconds of it in a window. What goes on ends `now`.
-    pub fn secs_in(&self, (start, end): (Timestamp, Timestamp), now: Timestamp) -> u64 {
-        let (from, to) = (self.start.max(start), self.end.unwrap_or(now).min(end));
-        u64::try_from(to.secs() - from.secs()).unwrap_or(0)
+    pub fn secs_in(&self, window: (Timestamp, Timestamp), now: Timestamp) -> u64 {
+        secs_in((self.start, self.end.unwrap_or(now)), window)
     }
 }
 
@@ -123,10 +123,9 @@ impl EventQuestion {
     /// Is it asked for?
     pub fn takes(&self, row: &EventRow) -> bool {
         let of_kind = if row.node.is_some() { !self.of_clusters } else { !self.of_nodes && self.nodes.is_empty() };
-        let named = |list: &[String], name: &str| list.is_empty() || list.iter().any(|listed| listed == name);
         of_kind
-            && named(&self.clusters, &row.cluster)
-            && row.node.as_ref().is_none_or(|node| named(&self.nodes, node))
+            && is_listed(&self.clusters, &row.cluster)
+            && row.node.as_ref().is_none_or(|node| is_listed(&self.nodes, node))
             && self.end.is_none_or(|end| row.start < end)
             && row.end.is_none_or(|over| !self.open && self.start.is_none_or(|start| over >= start))
     }

@@ -75,6 +75,11 @@ pub const MOST_RANGES: usize = 4096;
 /// Waiting tasks of an array that are compared one by one.
 const FEW: u32 = 10_000;
 
+/// Is it in the list? An empty one leaves nothing out.
+pub(crate) fn is_listed(list: &[String], value: &str) -> bool {
+    list.is_empty() || list.iter().any(|listed| listed == value)
+}
+
 impl JobFilter {
     /// For what came from elsewhere: is none of its lists longer than [`MOST_LISTED`], and do its ranges of tasks mean something?
     pub fn is_sound(&self) -> bool {
@@ -101,9 +106,7 @@ impl JobFilter {
 
     /// Is that row asked for? Whether it is a job's newest run is not decided here.
     pub fn takes(&self, row: &JobRow) -> bool {
-        let listed = |list: &[String], value: Option<&str>| {
-            list.is_empty() || list.iter().any(|listed| listed == value.unwrap_or(""))
-        };
+        let listed = |list: &[String], value: Option<&str>| is_listed(list, value.unwrap_or(""));
         (self.jobs.is_empty() || self.jobs.iter().any(|named| named.is(row)))
             && listed(&self.clusters, Some(&row.cluster))
             && (self.users.is_empty() || self.users.contains(&row.uid))

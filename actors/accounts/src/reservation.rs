@@ -1,7 +1,7 @@
 //! What is kept of reservations (sreport(1), reservation reports). A reservation that is changed while it holds is kept in parts: each
 //! says what it was from one time until another.
 
-use crate::tres::CPU;
+use crate::{filter::is_listed, tres::CPU, usage::secs_in};
 use garrick_model::{
     hostlist,
     reservation::{RECURRING, Reservation},
@@ -96,9 +96,8 @@ impl ReservationRow {
     }
 
     /// Seconds of it in a window, until `now`.
-    pub fn secs_in(&self, (start, end): (Timestamp, Timestamp), now: Timestamp) -> u64 {
-        let (from, to) = (self.start.max(start), self.end.min(end).min(now));
-        u64::try_from(to.secs() - from.secs()).unwrap_or(0)
+    pub fn secs_in(&self, window: (Timestamp, Timestamp), now: Timestamp) -> u64 {
+        secs_in((self.start, self.end.min(now)), window)
     }
 }
 
@@ -163,11 +162,10 @@ pub struct ReservationQuestion {
 impl ReservationQuestion {
     /// Is it asked for?
     pub fn takes(&self, row: &ReservationRow) -> bool {
-        let named = |list: &[String], name: &str| list.is_empty() || list.iter().any(|listed| listed == name);
         let had =
             |nodes: &[String]| hostlist::expand(&row.nodes).is_ok_and(|of| of.iter().any(|node| nodes.contains(node)));
-        named(&self.clusters, &row.cluster)
-            && named(&self.names, &row.name)
+        is_listed(&self.clusters, &row.cluster)
+            && is_listed(&self.names, &row.name)
             && (self.ids.is_empty() || self.ids.contains(&row.id))
             && (self.nodes.is_empty() || had(&self.nodes))
             && self.start.is_none_or(|start| row.end >= start)

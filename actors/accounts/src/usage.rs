@@ -116,6 +116,11 @@ pub struct UsageRow {
     pub sum: UsageSum,
 }
 
+/// Whole seconds of a time that are in a window.
+pub fn secs_in((from, to): (Timestamp, Timestamp), (start, end): (Timestamp, Timestamp)) -> u64 {
+    u64::try_from(to.min(end).secs() - from.max(start).secs()).unwrap_or(0)
+}
+
 /// When a run was there, and how much of that it was suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {

@@ -7,7 +7,7 @@ use crate::{
         Connection, Link, Statement, Value,
         dialect::{Table, There},
     },
-    store::{Store, StoreError, decoded, encoded},
+    store::{FORM, Store, StoreError, decoded, encoded},
 };
 use garrick_accounts::{
     change::{self, Actor, Applied, Change, ChangeRefusal, Transaction},
@@ -21,8 +21,6 @@ use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::watch;
 
-/// Form of bodies: MessagePack with names.
-const FORM: i64 = 1;
 /// Transactions of one answer at most, the newest.
 const TRANSACTIONS: i64 = 100_000;
 /// And bytes of them: far below what a frame may have.

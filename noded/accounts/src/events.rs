@@ -3,7 +3,7 @@
 
 use crate::{
     database::{Link, Statement},
-    store::{Followed, Store, StoreError, column, decoded, encoded},
+    store::{FORM, Followed, Store, StoreError, column, decoded, encoded},
 };
 use garrick_accounts::{
     event::{self, EventQuestion, EventRow, Following, Outage, REGISTERED},
@@ -15,8 +15,6 @@ use garrick_model::{hostlist, reservation::Reservation, time::Timestamp};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashSet};
 
-/// Form of bodies: MessagePack with names.
-const FORM: i64 = 1;
 /// Rows of one answer: far below what a frame may have.
 const IN_ANSWER: i64 = 500;
 

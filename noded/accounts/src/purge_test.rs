@@ -2,7 +2,7 @@
 use super::*;
 use crate::{
     pages::{Cursor, Question},
-    testing::{LOG, Place, ended, on_each, report, submitted},
+    testing::{HOUR, LOG, ended, filled, on_each, report, submitted},
     texts::Text,
 };
 use garrick_accounts::{event::EventQuestion, filter::JobFilter, reservation::ReservationQuestion};
@@ -16,23 +16,6 @@ use garrick_model::{
     reservation::Reservation,
     state::StepState,
 };
-
-/// An hour, milliseconds.
-const HOUR: i64 = 3_600_000;
-
-/// Jobs that ended in the first six hours of a day long ago, one an hour, each with two steps; and one that runs.
-async fn filled(place: &Place) -> Store {
-    let store = place.open().await;
-    let (of, _) = store.follow("c", LOG).await.unwrap();
-    store.begin(&of, Position(0)).await.unwrap();
-    let mut events = vec![submitted(7)];
-    for id in 1..=6 {
-        let steps = report(id, [StepKey::BATCH, StepKey::number(0)], StepState::Completed);
-        events.extend([submitted(id), steps, ended(id, i64::from(id) * HOUR)]);
-    }
-    store.keep(&of, Position(0), Position(1), events).await.unwrap();
-    store
-}
 
 async fn left(store: &Store) -> Vec<u32> {
     let question = Question { filter: &JobFilter::default(), steps: false, after: None, only: None };
@@ -55,7 +38,7 @@ fn archived(folder: &Path) -> Vec<Archived> {
 #[test]
 fn jobs_that_are_old_are_archived_and_gone_with_their_steps_and_scripts() {
     on_each(async |place| {
-        let store = filled(place).await;
+        let store = filled(place, 6).await;
         let folder = place.folder.join("archive");
         let settings = PurgeSettings {
             jobs: hours(3),
@@ -88,7 +71,7 @@ fn jobs_that_are_old_are_archived_and_gone_with_their_steps_and_scripts() {
 #[test]
 fn steps_and_scripts_may_go_before_their_jobs() {
     on_each(async |place| {
-        let store = filled(place).await;
+        let store = filled(place, 6).await;
         // Steps of these tests end in the first second.
         let settings = PurgeSettings { steps: hours(1), scripts: hours(3), ..PurgeSettings::default() };
         let purged = store.purge(&settings, Timestamp(7 * HOUR)).await.unwrap();

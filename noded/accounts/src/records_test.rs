@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::testing::{LOG, Place, ended, on_each, report, submitted};
+use crate::testing::{HOUR, LOG, ended, filled, on_each};
 use garrick_accounts::{
     change::{Action, Actor, Change, edit::QosEdit},
     filter::JobFilter,
@@ -8,27 +8,10 @@ use garrick_accounts::{
 use garrick_events::progress::Position;
 use garrick_model::{
     config::purge::{Age, AgeUnit, PurgeSettings},
-    ids::StepKey,
-    state::{ExitStatus, JobState, StepState},
+    state::{ExitStatus, JobState},
     time::Timestamp,
 };
 use std::path::PathBuf;
-
-const HOUR: i64 = 3_600_000;
-
-/// Jobs 1 to 3 that ended in the first hours of a day long ago, each with two steps; and job 7, which waits.
-async fn filled(place: &Place) -> Store {
-    let store = place.open().await;
-    let (of, _) = store.follow("c", LOG).await.unwrap();
-    store.begin(&of, Position(0)).await.unwrap();
-    let mut events = vec![submitted(7)];
-    for id in 1..=3 {
-        let steps = report(id, [StepKey::BATCH, StepKey::number(0)], StepState::Completed);
-        events.extend([submitted(id), steps, ended(id, i64::from(id) * HOUR)]);
-    }
-    store.keep(&of, Position(0), Position(1), events).await.unwrap();
-    store
-}
 
 async fn rows(store: &Store) -> Vec<JobRow> {
     let question = Question { filter: &JobFilter::default(), steps: false, after: None, only: None };
@@ -51,7 +34,7 @@ fn comment(text: &str) -> JobEdit {
 #[test]
 fn records_are_changed_as_owners_and_administrators_say() {
     on_each(async |place| {
-        let store = filled(place).await;
+        let store = filled(place, 3).await;
         let uid = rows(&store).await[0].uid;
         let all = Which::default();
         assert_eq!(store.edit(&all, &comment("x"), Some(uid + 1), false).await.unwrap(), Edited::Denied);
@@ -71,7 +54,7 @@ fn records_are_changed_as_owners_and_administrators_say() {
 #[test]
 fn what_the_controller_says_later_holds_for_a_changed_record() {
     on_each(async |place| {
-        let store = filled(place).await;
+        let store = filled(place, 3).await;
         let waiting = in_state(JobState::Pending);
         store.edit(&waiting, &comment("kept"), None, false).await.unwrap();
         let (of, _) = store.follow("c", LOG).await.unwrap();
@@ -85,7 +68,7 @@ fn what_the_controller_says_later_holds_for_a_changed_record() {
 #[test]
 fn only_runs_without_an_end_are_repaired() {
     on_each(async |place| {
-        let store = filled(place).await;
+        let store = filled(place, 3).await;
         let before = rows(&store).await;
         let runs: Vec<(JobId, Sluid)> = before.iter().map(|row| (row.job, row.sluid)).collect();
         assert_eq!(store.repair("elsewhere", &runs, false).await.unwrap(), 0);
@@ -106,7 +89,7 @@ fn archives(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn archives_are_read_back_and_nothing_is_doubled() {
     on_each(async |place| {
-        let store = filled(place).await;
+        let store = filled(place, 3).await;
         let root = Actor { name: "root".to_owned(), believed: true };
         let change =
             |name: &str| Change::from(Action::AddQos { names: vec![name.to_owned()], edit: QosEdit::default() });
@@ -146,7 +129,7 @@ fn archives_are_read_back_and_nothing_is_doubled() {
 #[test]
 fn what_is_no_archive_changes_nothing() {
     on_each(async |place| {
-        let store = filled(place).await;
+        let store = filled(place, 3).await;
         let folder = &place.folder;
         std::fs::create_dir_all(folder).unwrap();
         let (text, link) = (folder.join("text"), folder.join("link"));

@@ -44,7 +44,7 @@ use tokio::{
 };
 
 /// Form of bodies: MessagePack with names. Others may follow.
-const FORM: i64 = 1;
+pub(crate) const FORM: i64 = 1;
 /// Rows of jobs that are kept in memory, as more events of them are likely.
 const REMEMBERED: usize = 50_000;
 /// After so long it is looked whether the connection that writes is still there.

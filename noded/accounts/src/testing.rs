@@ -6,6 +6,7 @@ use garrick_accounts::messages::LogId;
 use garrick_database_servers::{PASSWORD, Program, Server, USER};
 use garrick_events::{
     event::ControllerEvent,
+    progress::Position,
     records::{
         job::{Afterwards, End},
         job_event::JobEvent,
@@ -180,4 +181,21 @@ pub(crate) fn report(id: u32, keys: impl IntoIterator<Item = StepKey>, state: St
     let rows = keys.into_iter().map(|key| StepRow { state, ..ended_row(key) }).collect();
     let steps = StepRows { origins: vec![origin], rows, ..StepRows::default() };
     ControllerEvent::Steps { job: JobId(id), sluid: Sluid(id.into()), steps: steps.into() }
+}
+
+/// An hour, milliseconds.
+pub(crate) const HOUR: i64 = 3_600_000;
+
+/// That many jobs that ended in the first hours of a day long ago, one an hour, each with two steps; and job 7, which waits.
+pub(crate) async fn filled(place: &Place, jobs: u32) -> Store {
+    let store = place.open().await;
+    let (of, _) = store.follow("c", LOG).await.unwrap();
+    store.begin(&of, Position(0)).await.unwrap();
+    let mut events = vec![submitted(7)];
+    for id in 1..=jobs {
+        let steps = report(id, [StepKey::BATCH, StepKey::number(0)], StepState::Completed);
+        events.extend([submitted(id), steps, ended(id, i64::from(id) * HOUR)]);
+    }
+    store.keep(&of, Position(0), Position(1), events).await.unwrap();
+    store
 }

@@ -9,7 +9,7 @@ use garrick_accounts::{
     filter::JobFilter,
     row::JobRow,
     tres::{CPU, Tres},
-    usage::{Ran, UsageKey, UsageQuestion, UsageRow, UsageSum},
+    usage::{Ran, UsageKey, UsageQuestion, UsageRow, UsageSum, secs_in},
 };
 use garrick_model::time::Timestamp;
 use serde::Deserialize;
@@ -197,7 +197,7 @@ impl Sums<'_> {
         let waited = match counted.eligible.filter(|_| self.question.waits) {
             Some(from) => {
                 let until = start.or(over).unwrap_or(self.now);
-                u64::try_from(until.min(end).secs() - from.max(begin).secs()).unwrap_or(0)
+                secs_in((from, until), (begin, end))
             }
             None => 0,
         };

@@ -34,7 +34,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit},
+    time::timeout,
+};
 
 /// Questions of one user that are being answered at a time: half of all.
 const OF_USER: usize = 2;
@@ -380,6 +383,12 @@ impl World {
         AccountsReply::Here { version, host: self.host.to_string(), backup: is_backup }
     }
 
+    /// A turn, of the user's and of all; `None`: the service ends.
+    async fn turn(&self, uid: u32) -> Option<(OwnedSemaphorePermit, SemaphorePermit<'_>)> {
+        let of_user = self.turns_of(uid).acquire_owned().await.ok()?;
+        Some((of_user, self.turns.acquire().await.ok()?))
+    }
+
     /// A user's share of the turns: what is left serves others.
     pub(super) fn turns_of(&self, uid: u32) -> Arc<Semaphore> {
         let mut of = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
@@ -403,9 +412,7 @@ impl World {
         if !self.is_admin(caller) && encoded_bytes(change) > MOST_OF_OTHERS {
             return AccountsReply::Refused(AccountsRefusal::Invalid("too many changes at a time".to_owned()));
         }
-        let (Ok(_turn_of_user), Ok(_turn)) =
-            (self.turns_of(caller.caller.uid).acquire_owned().await, self.turns.acquire().await)
-        else {
+        let Some(_turn) = self.turn(caller.caller.uid).await else {
             return AccountsReply::Refused(AccountsRefusal::Busy);
         };
         match self.store.change(change, &by, version, only_try).await {
@@ -484,9 +491,7 @@ impl World {
         caller: &Asker,
         cursor: &mut Cursor,
     ) -> AccountsReply {
-        let (Ok(_turn_of_user), Ok(_turn)) =
-            (self.turns_of(caller.caller.uid).acquire_owned().await, self.turns.acquire().await)
-        else {
+        let Some(_turn) = self.turn(caller.caller.uid).await else {
             return AccountsReply::Refused(AccountsRefusal::Busy);
         };
         let private = self.settings.private.has(PrivateKind::Jobs) && !self.is_admin(caller);
@@ -499,9 +504,7 @@ impl World {
 
     /// What was used: with `PrivateData=usage`, ordinary users are told their own.
     async fn usage(&self, question: &UsageQuestion, after: Option<&UsageKey>, caller: &Asker) -> AccountsReply {
-        let (Ok(_turn_of_user), Ok(_turn)) =
-            (self.turns_of(caller.caller.uid).acquire_owned().await, self.turns.acquire().await)
-        else {
+        let Some(_turn) = self.turn(caller.caller.uid).await else {
             return AccountsReply::Refused(AccountsRefusal::Busy);
         };
         let private = self.settings.private.has(PrivateKind::Usage) && !self.is_admin(caller);

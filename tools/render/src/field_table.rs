@@ -32,6 +32,11 @@ pub struct Field<V> {
     pub value: V,
 }
 
+/// A field whose long values are cut.
+pub const fn text<V>(name: &'static str, width: usize, value: V) -> Field<V> {
+    Field { name, width, left: false, kind: Kind::Text, value }
+}
+
 impl<V> fmt::Debug for Field<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)

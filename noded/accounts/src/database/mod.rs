@@ -151,6 +151,17 @@ macro_rules! each {
     };
 }
 
+/// The link over any of the three.
+macro_rules! link {
+    ($of:expr) => {
+        match $of {
+            Self::Sqlite(one) => Link::Sqlite(one),
+            Self::Postgres(one) => Link::Postgres(one),
+            Self::MySql(one) => Link::MySql(one),
+        }
+    };
+}
+
 impl Row {
     pub(crate) fn number(&self, column: usize) -> Result<i64, sqlx::Error> {
         each!(self, row => row.try_get(column))
@@ -269,11 +280,7 @@ pub(crate) enum Connection {
 
 impl Connection {
     pub(crate) const fn link(&mut self) -> Link<'_> {
-        match self {
-            Self::Sqlite(one) => Link::Sqlite(one),
-            Self::Postgres(one) => Link::Postgres(one),
-            Self::MySql(one) => Link::MySql(one),
-        }
+        link!(self)
     }
 
     /// What is done is undone unless it is committed.
@@ -300,11 +307,7 @@ pub(crate) enum Transaction<'c> {
 
 impl Transaction<'_> {
     pub(crate) fn link(&mut self) -> Link<'_> {
-        match self {
-            Self::Sqlite(one) => Link::Sqlite(one),
-            Self::Postgres(one) => Link::Postgres(one),
-            Self::MySql(one) => Link::MySql(one),
-        }
+        link!(self)
     }
 
     pub(crate) async fn commit(self) -> Result<(), sqlx::Error> {
@@ -321,11 +324,7 @@ pub(crate) enum Reader {
 
 impl Reader {
     pub(crate) fn link(&mut self) -> Link<'_> {
-        match self {
-            Self::Sqlite(one) => Link::Sqlite(one),
-            Self::Postgres(one) => Link::Postgres(one),
-            Self::MySql(one) => Link::MySql(one),
-        }
+        link!(self)
     }
 
     /// All that is read in it is of one moment.

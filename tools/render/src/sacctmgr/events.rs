@@ -2,11 +2,11 @@
 
 use super::{
     condition::{Key, More, Request},
-    kind::begins,
+    kind::{begins, find_named},
 };
 use crate::{
     clock::Clock,
-    field_table::{self, Kind as Long},
+    field_table::{self, text as field},
 };
 use garrick_accounts::{
     event::{EventQuestion, EventRow},
@@ -22,10 +22,6 @@ pub type Shown = fn(&EventRow, &Clock) -> String;
 /// A column.
 pub type Column = field_table::Column<Shown>;
 type Field = field_table::Field<Shown>;
-
-const fn field(name: &'static str, width: usize, value: Shown) -> Field {
-    Field { name, width, left: false, kind: Long::Text, value }
-}
 
 /// Fields under the names by which they are asked for. The beginning of one will do, of five letters at least.
 static FIELDS: [(&str, Field); 13] = [
@@ -65,10 +61,7 @@ fn end(row: &EventRow, clock: &Clock) -> String {
 /// # Errors
 /// The first field that there is not.
 pub fn columns(format: Option<&str>) -> Result<Vec<Column>, String> {
-    let find = |name: &str| {
-        let exact = FIELDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        exact.or_else(|| FIELDS.iter().find(|(known, _)| begins(known, name, 5))).map(|(_, field)| field)
-    };
+    let find = |name: &str| find_named(FIELDS.iter(), name, 5);
     field_table::chosen(format.unwrap_or("cluster,nodename,start,end,state,reason,user"), find)
 }
 
@@ -93,20 +86,25 @@ pub fn question(
 ) -> Result<EventQuestion, hostlist::HostListError> {
     let values = |key: Key| request.conditions.get(&key).cloned().unwrap_or_default();
     let begins_with = |key: Key, word: &str| values(key).iter().any(|typed| begins(word, typed, 1));
-    let nodes = values(Key::Nodes).join(",");
     // Who asks for states is told which nodes are in them now.
     let open = begins_with(Key::CondFlags, "open") || (request.asks(Key::States) && window.start.is_none());
     let start = window.start.or_else(|| (!open && !request.has(More::AllTime)).then_some(usual));
     let of_nodes = request.asks(Key::States) || request.asks(Key::User);
     Ok(EventQuestion {
         clusters: clusters(request, here),
-        nodes: if nodes.is_empty() { Vec::new() } else { hostlist::expand(&nodes)? },
+        nodes: nodes(request)?,
         start,
         end: window.end,
         open,
         of_nodes: of_nodes || (begins_with(Key::Event, "node") && !begins_with(Key::Event, "cluster")),
         of_clusters: begins_with(Key::Event, "cluster") && !begins_with(Key::Event, "node"),
     })
+}
+
+/// Nodes that are asked for, one by one. Empty: all.
+pub(super) fn nodes(request: &Request) -> Result<Vec<String>, hostlist::HostListError> {
+    let nodes = request.conditions.get(&Key::Nodes).map(|lists| lists.join(",")).filter(|nodes| !nodes.is_empty());
+    nodes.map_or(Ok(Vec::new()), |nodes| hostlist::expand(&nodes))
 }
 
 /// Clusters that are asked for. Empty: all.

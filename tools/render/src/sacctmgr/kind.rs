@@ -67,6 +67,17 @@ pub fn begins(word: &str, typed: &str, letters: usize) -> bool {
     typed.len() >= letters && word.get(..typed.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(typed))
 }
 
+/// What a table has under that name, or under the first that begins so, of so many letters at least.
+pub fn find_named<'t, T>(
+    table: impl Iterator<Item = &'t (&'static str, T)> + Clone,
+    name: &str,
+    letters: usize,
+) -> Option<&'t T> {
+    let exact = table.clone().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    let mut table = table;
+    exact.or_else(|| table.find(|(known, _)| begins(known, name, letters))).map(|(_, found)| found)
+}
+
 impl Kind {
     /// The kind of that word.
     pub fn read(typed: &str) -> Option<Self> {

@@ -5,7 +5,7 @@ use super::{
     kind::begins,
     rows::ordered,
 };
-use crate::field_table::{self, Kind as Long};
+use crate::field_table::{self, text as field};
 use garrick_model::entities::{Entities, association::Association};
 
 /// Something that is wrong.
@@ -21,10 +21,6 @@ pub struct Problem {
 pub type Shown = fn(&Problem) -> &str;
 /// A column.
 pub type Column = field_table::Column<Shown>;
-
-const fn field(name: &'static str, width: usize, value: Shown) -> field_table::Field<Shown> {
-    field_table::Field { name, width, left: false, kind: Long::Text, value }
-}
 
 static FIELDS: [field_table::Field<Shown>; 4] = [
     field("Cluster", 10, |p| &p.cluster),

@@ -2,12 +2,12 @@
 
 use super::{
     condition::{Key, Request},
-    events::{Window, clusters},
-    kind::begins,
+    events::{Window, clusters, nodes},
+    kind::find_named,
 };
 use crate::{
     clock::Clock,
-    field_table::{self, Kind as Long},
+    field_table::{self, text as field},
 };
 use garrick_accounts::{
     reservation::{ReservationQuestion, ReservationRow},
@@ -31,10 +31,6 @@ pub type Shown = fn(&Line, &Clock) -> String;
 /// A column.
 pub type Column = field_table::Column<Shown>;
 type Field = field_table::Field<Shown>;
-
-const fn field(name: &'static str, width: usize, value: Shown) -> Field {
-    Field { name, width, left: false, kind: Long::Text, value }
-}
 
 static FIELDS: [(&str, Field); 12] = [
     ("associations", Field { left: true, ..field("Associations", 20, |line, _| line.associations.clone()) }),
@@ -72,12 +68,8 @@ fn unused(line: &Line, clock: &Clock) -> String {
 /// # Errors
 /// The first field that there is not.
 pub fn columns(format: Option<&str>) -> Result<Vec<Column>, String> {
-    let find = |name: &str| {
-        let exact = FIELDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        exact
-            .or_else(|| FIELDS.iter().find(|(known, _)| begins(known, name, 2) && name != "nodes"))
-            .map(|(_, field)| field)
-    };
+    // As in Slurm, `nodes` is no field.
+    let find = |name: &str| find_named(FIELDS.iter(), name, 2).filter(|_| name != "nodes");
     field_table::chosen(format.unwrap_or("cluster,name,tres,start,end,unusedwall"), find)
 }
 
@@ -92,12 +84,11 @@ pub fn question(
     here: &str,
 ) -> Result<ReservationQuestion, hostlist::HostListError> {
     let values = |key: Key| request.conditions.get(&key).cloned().unwrap_or_default();
-    let nodes = values(Key::Nodes).join(",");
     Ok(ReservationQuestion {
         clusters: clusters(request, here),
         names: values(Key::Name),
         ids: values(Key::Id).iter().filter_map(|id| id.parse().ok()).collect(),
-        nodes: if nodes.is_empty() { Vec::new() } else { hostlist::expand(&nodes)? },
+        nodes: nodes(request)?,
         start: window.start.or(Some(usual)),
         end: window.end,
     })

@@ -3,8 +3,8 @@
 
 use super::{Facts, reservation::Reserved, tree::by};
 use crate::{
-    field_table::{self, Kind as Long},
-    sacctmgr::kind::begins,
+    field_table::{self, Kind as Long, text as field},
+    sacctmgr::kind::find_named,
 };
 use garrick_accounts::{
     event::EventRow,
@@ -43,10 +43,6 @@ pub type Shown = fn(&Line) -> String;
 pub type Column = field_table::Column<Shown>;
 type Field = field_table::Field<Shown>;
 
-const fn field(name: &'static str, width: usize, value: Shown) -> Field {
-    Field { name, width, left: false, kind: Long::Text, value }
-}
-
 const fn number(name: &'static str, width: usize, value: Shown) -> Field {
     Field { kind: Long::Number, ..field(name, width, value) }
 }
@@ -79,11 +75,7 @@ static NAMES: [(&str, Field); 3] = [
 /// The first field that there is not.
 pub fn columns(format: Option<&str>, several: bool, wide: bool) -> Result<Vec<Column>, String> {
     let amounts = if wide { &WIDE } else { &NARROW };
-    let find = |name: &str| {
-        let all = || NAMES.iter().chain(amounts);
-        let exact = all().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        exact.or_else(|| all().find(|(known, _)| begins(known, name, 1))).map(|(_, field)| field)
-    };
+    let find = |name: &str| find_named(NAMES.iter().chain(amounts), name, 1);
     let tres = if several { "tresname," } else { "" };
     let usual = format!("cluster,{tres}allocated,down,plannedDown,idle,planned,reported");
     field_table::chosen(format.unwrap_or(&usual), find)

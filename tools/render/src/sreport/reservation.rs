@@ -2,8 +2,8 @@
 
 use super::Facts;
 use crate::{
-    field_table::{self, Kind as Long},
-    sacctmgr::{kind::begins, reservations::associations},
+    field_table::{self, Kind as Long, text as field},
+    sacctmgr::{kind::find_named, reservations::associations},
 };
 use garrick_accounts::{reservation::ReservationRow, usage::UsageSum};
 use garrick_model::{
@@ -42,10 +42,6 @@ pub type Shown = fn(&Line) -> String;
 pub type Column = field_table::Column<Shown>;
 type Field = field_table::Field<Shown>;
 
-const fn field(name: &'static str, width: usize, value: Shown) -> Field {
-    Field { name, width, left: false, kind: Long::Text, value }
-}
-
 static FIELDS: [(&str, Field); 14] = [
     ("allocated", Field { kind: Long::Number, ..field("Allocated", 20, |line| line.allocated.clone()) }),
     ("associations", field("Associations", 15, |line| line.associations.clone())),
@@ -68,10 +64,7 @@ static FIELDS: [(&str, Field); 14] = [
 /// # Errors
 /// The first field that there is not.
 pub fn columns(format: Option<&str>) -> Result<Vec<Column>, String> {
-    let find = |name: &str| {
-        let exact = FIELDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        exact.or_else(|| FIELDS.iter().find(|(known, _)| begins(known, name, 1))).map(|(_, field)| field)
-    };
+    let find = |name: &str| find_named(FIELDS.iter(), name, 1);
     field_table::chosen(format.unwrap_or("cluster,name,start,end,tresname,allocated,idle"), find)
 }
 

@@ -1,6 +1,6 @@
 //! `sacctmgr list` and `show`: conditions, then a question to the service, then rows, then columns.
 
-use super::{Session, is_operator, runaway, service, stats};
+use super::{Session, change::words::past, is_operator, runaway, service, stats};
 use crate::query::choices;
 use garrick_accounts::{
     change::Transaction,
@@ -10,10 +10,7 @@ use garrick_accounts::{
     usage::UsageSum,
 };
 use garrick_asking::{accounts::User, cluster::ClusterError};
-use garrick_model::{
-    date,
-    time::{Timestamp, system_zone},
-};
+use garrick_model::time::{Timestamp, system_zone};
 use garrick_render::{
     clock::Clock,
     field_table::Column,
@@ -132,13 +129,9 @@ pub(super) fn table<V, R>(
 
 /// The window that is asked for. The error is an exit code.
 fn window(session: &Session, request: &Request) -> Result<Window, i32> {
-    let (now, zone) = (Timestamp::now(), system_zone());
     let at = |key: Key| {
         let Some(text) = request.conditions.get(&key).and_then(|values| values.last()) else { return Ok(None) };
-        date::parse_past(text, now, &zone).map(Some).map_err(|_| {
-            let place = date::wrong_in_past(text);
-            session.plain_error(format_args!("Invalid time specification (pos={place}): {text}"))
-        })
+        past(text).map(Some).map_err(|error| session.plain_error(error))
     };
     Ok(Window { start: at(Key::Start)?, end: at(Key::End)? })
 }

@@ -19,7 +19,7 @@ use garrick_asking::contact::{self, Contact};
 use garrick_model::{messages::command::CommandRequest, state::JobState};
 use garrick_render::{
     clock::Clock,
-    field_table::{self, Kind as Long},
+    field_table::{self, text as field},
     sacct::state::RecordState,
     sacctmgr::{
         condition::{Key, Request},
@@ -31,10 +31,6 @@ use std::collections::BTreeSet;
 /// What stands in a field.
 type Shown = fn(&JobRow, &Clock) -> String;
 type Field = field_table::Field<Shown>;
-
-const fn field(name: &'static str, width: usize, value: Shown) -> Field {
-    Field { name, width, left: false, kind: Long::Text, value }
-}
 
 static FIELDS: [Field; 8] = [
     Field { left: true, ..field("ID", 12, |row, _| row.job.to_string()) },

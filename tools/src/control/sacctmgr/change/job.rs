@@ -4,17 +4,13 @@ use super::{
     asking,
     session::Code,
     told,
-    words::{Word, WordError, parts},
+    words::{Word, WordError, parts, past},
     world::World,
 };
 use crate::query::sacct::{named, options::filter_job};
 use garrick_accounts::records::{JobEdit, Modified, RecordsReply, RecordsRequest, Which};
 use garrick_asking::{accounting::AccountsError, cluster::ClusterError};
-use garrick_model::{
-    date,
-    state::ExitStatus,
-    time::{Timestamp, system_zone},
-};
+use garrick_model::{state::ExitStatus, time::Timestamp};
 use garrick_render::clock::Clock;
 
 #[derive(Clone, Copy, Debug)]
@@ -148,9 +144,7 @@ fn narrow(which: &mut Which, word: &Word<'_>, world: &dyn World) -> Result<(), O
 }
 
 fn time(word: &Word<'_>) -> Result<Timestamp, Option<String>> {
-    let text = word.value;
-    date::parse_past(text, Timestamp::now(), &system_zone())
-        .map_err(|_| Some(format!("Invalid time specification (pos={}): {text}", date::wrong_in_past(text))))
+    past(word.value).map_err(Some)
 }
 
 fn set(edit: &mut JobEdit, word: &Word<'_>) -> Result<(), WordError> {

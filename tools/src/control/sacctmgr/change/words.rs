@@ -2,8 +2,9 @@
 
 use garrick_accounts::change::edit::{ListEdit, TresEdit};
 use garrick_model::{
+    date,
     entities::{Entities, limits::Count},
-    time::parse_duration_secs,
+    time::{Timestamp, parse_duration_secs, system_zone},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -157,6 +158,12 @@ pub fn known_qos(name: &str, entities: &Entities) -> Result<(), WordError> {
     there.sort_by_key(|qos| qos.id);
     let there = there.into_iter().map(|qos| qos.name.as_str()).collect::<Vec<_>>().join(",");
     Err(WordError::Qos(name.to_owned(), there))
+}
+
+/// A time that somebody typed. The error is what is said of one that is none.
+pub fn past(text: &str) -> Result<Timestamp, String> {
+    date::parse_past(text, Timestamp::now(), &system_zone())
+        .map_err(|_| format!("Invalid time specification (pos={}): {text}", date::wrong_in_past(text)))
 }
 
 /// A value without quotes around it.
