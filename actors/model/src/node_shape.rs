@@ -48,6 +48,14 @@ pub struct NodeShape {
 }
 
 impl NodeShape {
+    /// What it has, by the name of a TRES. Billing is the number of CPUs.
+    pub fn amounts(&self) -> impl Iterator<Item = (String, u64)> {
+        let cpus = u64::from(self.cpus);
+        let usual = [("cpu", cpus), ("billing", cpus), ("mem", self.memory.0), ("node", 1)];
+        let gres = self.gres.iter().map(|gres| (format!("gres/{}", gres.name), gres.count));
+        usual.into_iter().map(|(name, count)| (name.to_owned(), count)).chain(gres)
+    }
+
     /// Abstract CPUs of one core: its hardware threads, or one where the site counts cores only (`CPUs` = cores).
     pub fn cpus_per_core(&self) -> u32 {
         let cores = self.sockets.max(1).saturating_mul(self.cores_per_socket.max(1));

@@ -29,7 +29,7 @@ use garrick_events::{
 };
 use garrick_model::{
     config::{self, Config},
-    entities::Entities,
+    entities::{Entities, relative},
     ids::{JobId, RequestId, Sluid},
     messages::{
         command::{Caller, CommandReply, CommandRequest, DaemonInfo, JobChange},
@@ -86,7 +86,8 @@ impl Site {
 
     /// With what accounting knows.
     pub fn accounting(mut self, entities: &Entities) -> Self {
-        self.accounting.table = Arc::new(AccountingTable::new(entities, &self.config.cluster_name));
+        let entities = relative::resolved(entities, &self.config);
+        self.accounting.table = Arc::new(AccountingTable::new(&entities, &self.config.cluster_name));
         self
     }
 

@@ -6,7 +6,7 @@ use super::admission::{Purpose, Rules, Submitter};
 use garrick_events::records::job::Resolved;
 use garrick_model::{
     config::EnforceWord,
-    entities::{NORMAL, association::AssocId, qos::QosFlag},
+    entities::{NORMAL, association::AssocId, qos::QosFlag, relative},
     refusal::Refusal,
     spec::JobSpec,
     view::{JobView, PartitionView},
@@ -96,6 +96,8 @@ impl Rules<'_> {
         let qos = table.qos(name).ok_or_else(refusal)?;
         // As in Slurm, root's jobs may have any QOS.
         let may = by.caller.uid == 0 || rules.is_some_and(|rules| rules.qos.contains(name));
+        let of_partitions = self.partitions.iter().map(|partition| partition.config.qos.as_deref());
+        let may = may && !relative::is_of_partition(&qos.record, of_partitions);
         let outside = qos.record.has(QosFlag::RequiresReservation) && spec.reservations.is_empty();
         if may && !outside { Ok(()) } else { Err(refusal()) }
     }

@@ -202,3 +202,23 @@ fn with_deny_on_limit_a_job_that_is_over_a_limit_alone_is_refused() {
     let says = denied("x").unwrap_err().to_string();
     assert_eq!(says, "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)");
 }
+
+/// qos.html, "Relative QOS".
+#[test]
+fn limits_of_a_relative_qos_are_percentages_and_that_of_a_partition_is_for_no_job() {
+    let mut all = entities();
+    let normal = all.qos.get_mut("normal").unwrap();
+    normal.flags.extend([QosFlag::DenyOnLimit, QosFlag::Relative]);
+    normal.limits.tres.insert(TresLimit::MaxTresPerJob, Amounts::from([("cpu".to_owned(), 25)]));
+    let send = |extra: &str, cpus| {
+        let conf = format!(
+            "ClusterName=test\nSlurmctldHost=head\nAccountingStorageEnforce={ALL}\nNodeName=n[0-2] CPUs=4 RealMemory=4000\n\
+             PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED\n{extra}"
+        );
+        Site::new(&conf).accounting(&all).submit(1001, asks(cpus)).map(|_| ())
+    };
+    assert_eq!(send("", 3), Ok(()), "a quarter of 12 CPUs");
+    assert_eq!(send("", 4), denied("QOSMaxCpuPerJobLimit"));
+    let refused = Err(Refusal::InvalidQos(Some("normal".to_owned())));
+    assert_eq!(send("PartitionName=short Nodes=n0 QOS=normal\n", 1), refused);
+}

@@ -30,7 +30,6 @@ use garrick_model::{
     ids::RequestId,
     messages::encoded_bytes,
     spec::JobKind,
-    view::NodeView,
 };
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{LinkError, Receiver, Sender};
@@ -343,7 +342,7 @@ impl AccountingFeed {
         let (nodes, config) = (self.env.boards.nodes.list(), self.env.config());
         let mut tres: BTreeMap<String, u64> = BTreeMap::new();
         let licenses = config.licenses.0.iter().map(|one| (format!("license/{}", one.name), u64::from(one.count)));
-        for (name, count) in nodes.iter().flat_map(|node| tres_of(node)).chain(licenses) {
+        for (name, count) in nodes.iter().flat_map(|node| node.shape.amounts()).chain(licenses) {
             *tres.entry(name).or_default() += count;
         }
         let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
@@ -363,7 +362,7 @@ impl AccountingFeed {
         }
         let nodes = self.env.boards.nodes.list();
         let of = nodes.iter().filter(|node| named.contains(&node.name));
-        batch.nodes = of.map(|node| (node.name.clone(), tres_of(node).collect())).collect();
+        batch.nodes = of.map(|node| (node.name.clone(), node.shape.amounts().collect())).collect();
     }
 
     async fn acknowledge(&self, stored: Position) -> Result<(), FeedError> {
@@ -580,14 +579,6 @@ fn wanted(event: &ControllerEvent, keeps: Keeps) -> Option<ControllerEvent> {
         ControllerEvent::Steps { .. } if keeps.steps => Some(event.clone()),
         _ => None,
     }
-}
-
-/// What a node has, by the name of a TRES.
-fn tres_of(node: &NodeView) -> impl Iterator<Item = (String, u64)> {
-    let cpus = u64::from(node.shape.cpus);
-    let usual = [("cpu", cpus), ("billing", cpus), ("mem", node.shape.memory.0), ("node", 1)];
-    let gres = node.shape.gres.iter().map(|gres| (format!("gres/{}", gres.name), gres.count));
-    usual.into_iter().map(|(name, count)| (name.to_owned(), count)).chain(gres)
 }
 
 /// A job with that of its script and environment which is kept. Only batch jobs have such (slurm.conf(5), `AccountingStoreFlags`).

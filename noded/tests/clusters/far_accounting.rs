@@ -308,7 +308,11 @@ fn a_backup_host_takes_over_when_the_service_ends() {
 fn fill(site: &Site) -> String {
     let array = ["-H", "-a", "0-5999", "--mem=10", "-o", "/dev/null", "--wrap", "true"];
     let job = site.run(0, "ctl", "sbatch", &array).ok().job();
-    site.run(0, "ctl", "scontrol", &["update", &format!("JobId={job}_[1-5999]"), "Comment=seen"]).ok();
+    // In parts: a command waits for an answer for some seconds only.
+    for first in (1..6000).step_by(500) {
+        let tasks = format!("JobId={job}_[{first}-{}]", (first + 499).min(5999));
+        site.run(0, "ctl", "scontrol", &["update", &tasks, "Comment=seen"]).ok();
+    }
     job
 }
 

@@ -8,6 +8,7 @@
 //! | [`association`] | a user in an account on a cluster, and the accounts themselves |
 //! | [`coordinators`] | who coordinates which accounts |
 //! | [`qos`] | qualities of service |
+//! | [`relative`] | QOS whose limits are percentages |
 //! | [`reasons`] | why a job waits for one of them |
 //! | [`used`] | what somebody has used |
 //! | [`names`] | clusters, accounts, users, workload characterization keys (WCKeys), trackable resources (TRES), licenses |
@@ -18,6 +19,7 @@ pub mod limits;
 pub mod names;
 pub mod qos;
 pub mod reasons;
+pub mod relative;
 pub mod used;
 
 use self::{

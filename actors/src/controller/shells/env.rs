@@ -41,7 +41,7 @@ use garrick_events::{
 };
 use garrick_model::{
     config::{Config, Enforce, EnforceWord},
-    entities::{Entities, association::AssocId},
+    entities::{Entities, association::AssocId, relative},
     ids::{JobId, NodeIndex, RequestId},
     messages::node::{JobCredential, NodeToController, SwitchPath},
     packed_steps::StepTally,
@@ -369,16 +369,22 @@ impl Env {
     /// A copy came from the service of accounting. Jobs have to be told of the site then ([`Self::tell_jobs_of_site`]): to whom runs are
     /// charged is in it.
     pub fn set_entities(&self, entities: Arc<Entities>) {
-        let cluster = self.config().cluster_name.clone();
         let first = self.entities().associations.is_empty();
         self.set_qos(QosTable::of_entities(&entities));
-        self.associations.publish(Arc::new(AccountingTable::new(&entities, &cluster)));
         self.entities.publish(entities);
+        self.renew_accounts();
         self.renew_job_site();
         match first {
             true => fair::configured(self, Timestamp::now()),
             false => fair::keep(self, Timestamp::now()),
         }
+    }
+
+    /// Computes the table of what binds jobs from the entities and the configuration.
+    pub fn renew_accounts(&self) {
+        let (entities, config) = (self.entities(), self.config());
+        let table = AccountingTable::new(&relative::resolved(&entities, &config), &config.cluster_name);
+        self.associations.publish(Arc::new(table));
     }
 
     /// Fair shares as of the last calculation.

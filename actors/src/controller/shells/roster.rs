@@ -202,6 +202,7 @@ impl Shell for RosterCore {
         env.set_roster(roster);
         if read_again {
             env.ids.limit(config.first_job_id, config.max_job_id);
+            env.renew_accounts();
             env.renew_job_site();
             fair::configured(env, Timestamp::now());
             show_in_new_places(env, &config);

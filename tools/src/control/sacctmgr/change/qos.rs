@@ -118,10 +118,6 @@ fn flags(word: &Word<'_>) -> Result<ListEdit<QosFlag>, WordError> {
         found.map(|(_, flag)| *flag).ok_or_else(|| WordError::Flag(word.value.to_owned()))
     };
     let all = word.names().iter().map(find).collect::<Result<BTreeSet<_>, _>>()?;
-    // Percentages do not bind yet.
-    if all.contains(&QosFlag::Relative) && word.operator != Operator::Subtract {
-        return Err(WordError::NotYet);
-    }
     Ok(match word.operator {
         Operator::Is => ListEdit::Set(all),
         Operator::Add => ListEdit::Change { added: all, removed: BTreeSet::new() },
