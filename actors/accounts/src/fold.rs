@@ -37,7 +37,7 @@ impl JobRow {
                 self.take_task(*index);
                 self.array_task = Some(ArrayTask { array_job: self.job, index: *index });
             }
-            JobEvent::Allocated(run) if self.state == JobState::Pending => self.run(run),
+            JobEvent::Allocated(run) if self.state == JobState::Pending || self.repaired => self.run(run),
             JobEvent::NodeBooted { node, at, .. } => self.booted(node, *at),
             JobEvent::LimitChanged(limit) if !self.is_over() => {
                 (self.time_limit, self.requested_limit) = (*limit, *limit);
@@ -54,7 +54,7 @@ impl JobRow {
                 self.failed_node = self.failed_node.take().or_else(|| nodes.first().cloned());
                 self.booting.retain(|node| !nodes.contains(node));
             }
-            JobEvent::Ended(end) if !self.is_over() => self.over(end),
+            JobEvent::Ended(end) if !self.is_over() || self.repaired => self.over(end),
             _ => {}
         }
         None
@@ -98,6 +98,7 @@ impl JobRow {
             end: None,
             suspended_ms: 0,
             suspended_since: None,
+            repaired: false,
             time_limit: self.requested_limit,
             restarts: self.restarts.saturating_add(1),
             allocated: Default::default(),

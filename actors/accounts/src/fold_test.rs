@@ -168,3 +168,22 @@ fn an_event_of_another_run_changes_nothing() {
     assert_eq!(row.apply(&JobEvent::Allocated(Box::new(run(Timestamp(9), false)))), None);
     assert_eq!(row, before);
 }
+
+/// Its controller was behind when somebody took it for a runaway.
+#[test]
+fn what_a_controller_says_of_a_repaired_job_holds() {
+    let at = |secs: i64| Timestamp(2_000_000 + secs);
+    let mut row = JobRow::of("c", &job_record());
+    row.apply(&JobEvent::Allocated(Box::new(run(at(5_000), false))));
+    assert!(row.repair(false));
+    assert_eq!((row.state, row.end), (JobState::Completed, Some(at(5_000))));
+    row.apply(&JobEvent::Ended(end(JobState::Failed, at(9_000), Afterwards::Over)));
+    assert_eq!((row.state, row.end, row.exit.code, row.repaired), (JobState::Failed, Some(at(9_000)), 3, false));
+    // An end that it said stays.
+    row.apply(&JobEvent::Ended(end(JobState::Cancelled, at(9_900), Afterwards::Over)));
+    assert_eq!(row.end, Some(at(9_000)));
+    let mut waiting = JobRow::of("c", &job_record());
+    assert!(waiting.repair(true));
+    waiting.apply(&JobEvent::Allocated(Box::new(run(at(6_000), false))));
+    assert_eq!((waiting.state, waiting.start, waiting.end), (JobState::Running, Some(at(6_000)), None));
+}

@@ -199,6 +199,7 @@ impl JobRow {
         self.state = if failed { JobState::Failed } else { JobState::Completed };
         (self.end, self.suspended_since) = (end, None);
         self.booting.clear();
+        self.repaired = true;
         true
     }
 }

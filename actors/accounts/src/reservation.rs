@@ -8,7 +8,7 @@ use garrick_model::{
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// One time of a reservation, or a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,8 @@ pub struct ReservationRow {
     pub tres: BTreeMap<String, u64>,
     /// `Comment`.
     pub comment: String,
+    /// It was deleted: one of that name that comes later is another one.
+    pub gone: bool,
 }
 
 /// What is to be written.
@@ -69,6 +71,7 @@ impl ReservationRow {
             accounts: named(&saved.accounts),
             tres: tres.filter(|(_, count)| *count > 0).collect(),
             comment: saved.comment.clone().unwrap_or_default(),
+            gone: false,
         }
     }
 
@@ -111,7 +114,7 @@ pub fn follow(
     unused: u64,
 ) -> Vec<Write> {
     // One that is over and does not come again has nothing to do with it.
-    let last = last.filter(|last| last.end > at || last.recurs());
+    let last = last.filter(|last| !last.gone && (last.end > at || last.recurs()));
     let put = |row: ReservationRow| Write::Put(Box::new(row));
     let (last, saved) = match (last, saved) {
         (None, None) => return Vec::new(),
@@ -119,7 +122,12 @@ pub fn follow(
         (Some(last), saved) => (last, saved),
     };
     let mut writes = Vec::new();
-    let next = saved.map(|saved| ReservationRow::of(cluster, last.id, saved));
+    let next = saved.map(|saved| {
+        let row = ReservationRow::of(cluster, last.id, saved);
+        // The earlier parts of it stay.
+        let start = if last.start <= at { row.start.max(last.start) } else { row.start };
+        ReservationRow { start, ..row }
+    });
     match next {
         Some(next) if next == *last => {}
         // It was not there yet, or is shorter or longer.
@@ -132,8 +140,9 @@ pub fn follow(
         None if last.start >= at => writes.push(Write::Delete(last.id, last.start)),
         // What it was until now stays.
         next => {
-            if last.end > at {
-                writes.push(put(ReservationRow { end: at, ..last.clone() }));
+            let gone = next.is_none();
+            if last.end > at || gone {
+                writes.push(put(ReservationRow { end: last.end.min(at), gone, ..last.clone() }));
             }
             writes.extend(next.map(|next| put(ReservationRow { start: next.start.max(at), ..next })));
         }
@@ -162,8 +171,10 @@ pub struct ReservationQuestion {
 impl ReservationQuestion {
     /// Is it asked for?
     pub fn takes(&self, row: &ReservationRow) -> bool {
-        let had =
-            |nodes: &[String]| hostlist::expand(&row.nodes).is_ok_and(|of| of.iter().any(|node| nodes.contains(node)));
+        let had = |nodes: &[String]| {
+            let asked: HashSet<&String> = nodes.iter().collect();
+            hostlist::expand(&row.nodes).is_ok_and(|of| of.iter().any(|node| asked.contains(node)))
+        };
         is_listed(&self.clusters, &row.cluster)
             && is_listed(&self.names, &row.name)
             && (self.ids.is_empty() || self.ids.contains(&row.id))
@@ -249,6 +260,16 @@ mod tests {
         let daily = |start, end| Reservation { flags: [ReservationFlag::Daily].into(), ..saved(start, end, &["n1"]) };
         let rows = kept(&[(0, Some(daily(10, 100))), (101, Some(daily(86_410, 86_500)))]);
         assert_eq!(shown(&rows), [(1, 10, 100, "n1"), (1, 86_410, 86_500, "n1")]);
+    }
+
+    #[test]
+    fn what_is_said_again_changes_nothing_and_one_after_a_deleted_one_is_another_one() {
+        let parts = [(0, Some(saved(10, 100, &["n1"]))), (50, Some(saved(10, 100, &["n1", "n2"])))];
+        let again = [&parts[..], &[(50, parts[1].1.clone()), (60, parts[1].1.clone())]].concat();
+        assert_eq!(shown(&kept(&again)), [(1, 10, 50, "n1"), (1, 50, 100, "n[1-2]")]);
+        let daily = |start, end| Reservation { flags: [ReservationFlag::Daily].into(), ..saved(start, end, &["n1"]) };
+        let rows = kept(&[(0, Some(daily(10, 100))), (150, None), (300, Some(daily(310, 400)))]);
+        assert_eq!(shown(&rows), [(1, 10, 100, "n1"), (2, 310, 400, "n1")]);
     }
 
     #[test]

@@ -106,6 +106,9 @@ pub struct JobRow {
     /// Of a suspended one: since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended_since: Option<Timestamp>,
+    /// Its end was made up (`sacctmgr show runawayjobs`). What its controller says of it later holds.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repaired: bool,
     /// Limit of the run.
     pub time_limit: TimeLimit,
     /// Limit that it asked for, or its partition's.
@@ -212,6 +215,7 @@ impl JobRow {
             end: None,
             suspended_ms: 0,
             suspended_since: None,
+            repaired: false,
             time_limit: record.resolved.time_limit,
             requested_limit: record.resolved.time_limit,
             priority: record.priority,
@@ -293,6 +297,7 @@ impl JobRow {
     pub(crate) fn run(&mut self, run: &Run) {
         let Allocation { nodes, partition, reservation, .. } = &*run.allocation;
         self.state = JobState::Running;
+        (self.end, self.repaired) = (None, false);
         self.start = Some(run.start);
         self.time_limit = run.time_limit;
         self.partition = Some(partition.clone());
@@ -315,7 +320,7 @@ impl JobRow {
         (self.exit, self.derived) = (end.exit, end.derived);
         self.system_comment.clone_from(&end.cause);
         self.cancelled_by = self.cancelled_by.or(end.by);
-        self.end = Some(end.at);
+        (self.end, self.repaired) = (Some(end.at), false);
         self.booting.clear();
         // The loss of a node ends a job only where that is said.
         if end.state != JobState::NodeFail {

@@ -321,7 +321,9 @@ impl NodeCore {
 
     pub(super) fn save(&mut self, mut saved: SavedNode, out: &mut Vec<NodeEffect>) {
         let is_out = self.is_out(&saved);
-        if is_out != saved.is_out() {
+        // What is shown of it is another event too.
+        let is_other = is_out && (saved.down, saved.drain) != (self.saved.down, self.saved.drain);
+        if is_out != saved.is_out() || is_other {
             saved.service = Some(SavedService { out: is_out, since: self.now });
         }
         if saved != self.saved {

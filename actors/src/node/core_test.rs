@@ -229,8 +229,9 @@ fn a_drained_node_is_out_of_service_when_its_last_job_has_left() {
     let release = NodeInput::Release { job: JobId(1), sluid: Sluid(1), attempt: None, drain: None };
     let out = Some(SavedService { out: true, since: at(1020) });
     assert_eq!(service(&mut core, 1020, release), out);
-    // Down while it is drained: it was out before.
-    assert_eq!(service(&mut core, 1030, update(NodeStateChange::Down)), out);
+    // It is out in another way now, and that is another event.
+    let down = Some(SavedService { out: true, since: at(1030) });
+    assert_eq!(service(&mut core, 1030, update(NodeStateChange::Down)), down);
     let back = Some(SavedService { out: false, since: at(1040) });
     assert_eq!(service(&mut core, 1040, update(NodeStateChange::Resume)), back);
     assert_eq!(

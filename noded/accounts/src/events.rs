@@ -65,11 +65,7 @@ impl Store {
         let rows = self.reader().await?.link().rows(sql).await?;
         let mut told = Vec::new();
         for row in &rows {
-            match decoded::<R>(row.bytes(1)?) {
-                Ok(row) => told.extend(Some(row).filter(&takes)),
-                // One row must not stop all others.
-                Err(error) => tracing::error!(table, %error, "a row is passed over"),
-            }
+            told.extend(readable::<R>(row.bytes(1)?).filter(&takes));
         }
         let is_full = i64::try_from(rows.len()).is_ok_and(|count| count == IN_ANSWER);
         let last = rows.last().filter(|_| is_full).map(|row| row.number(0)).transpose()?;
@@ -98,7 +94,9 @@ async fn note_inventory(
     let open = Statement::of("SELECT id, body FROM events WHERE cluster = ? AND end_ms IS NULL").with(of.0);
     let mut all: Vec<(i64, EventRow)> = Vec::new();
     for row in &link.rows(open).await? {
-        all.push((row.number(0)?, decoded(row.bytes(1)?)?));
+        if let Some(event) = readable(row.bytes(1)?) {
+            all.push((row.number(0)?, event));
+        }
     }
     let names: HashSet<String> = hostlist::expand(&inventory.nodes).unwrap_or_default().into_iter().collect();
     for (id, event) in all.iter().filter(|(_, event)| event.node.as_ref().is_some_and(|node| !names.contains(node))) {
@@ -131,7 +129,7 @@ pub(crate) async fn put_node(
 ) -> Result<(), StoreError> {
     let open = Statement::of("SELECT id, body FROM events WHERE cluster = ? AND node = ? AND end_ms IS NULL");
     let open: Option<(i64, EventRow)> = match link.row(open.with(of.0).with(Some(column(node)))).await? {
-        Some(row) => Some((row.number(0)?, decoded(row.bytes(1)?)?)),
+        Some(row) => readable(row.bytes(1)?).map(|event| (row.number(0).unwrap_or_default(), event)),
         None => None,
     };
     let Following::Change(at, next) = event::follow(open.as_ref().map(|(_, event)| event), saved) else {
@@ -193,7 +191,7 @@ pub(crate) async fn put_reservation(
         "SELECT body FROM reservations WHERE cluster = ? AND name = ? ORDER BY start_ms DESC, id DESC LIMIT 1",
     );
     let last: Option<ReservationRow> = match link.row(last.with(of.0).with(Some(column(name)))).await? {
-        Some(row) => Some(decoded(row.bytes(0)?)?),
+        Some(row) => readable(row.bytes(0)?),
         None => None,
     };
     let unused = Statement::of("SELECT COALESCE(MAX(resv), 0) + 1 FROM reservations WHERE cluster = ?").with(of.0);
@@ -228,9 +226,13 @@ async fn put(link: &mut Link<'_>, cluster: i64, row: &ReservationRow) -> Result<
 
 /// An event of an archive. True: it was not there.
 pub(crate) async fn load_event(link: &mut Link<'_>, cluster: i64, event: &EventRow) -> Result<bool, StoreError> {
-    let known = Statement::of("SELECT 1 FROM events WHERE cluster = ? AND node = ? AND start_ms = ?");
+    let known = Statement::of("SELECT body FROM events WHERE cluster = ? AND node = ? AND start_ms = ?");
     let node = column(event.node.as_deref().unwrap_or(""));
-    let is_new = link.row(known.with(cluster).with(Some(node)).with(event.start.0)).await?.is_none();
+    let known = link.rows(known.with(cluster).with(Some(node)).with(event.start.0)).await?;
+    let mut is_new = true;
+    for row in &known {
+        is_new &= decoded::<EventRow>(row.bytes(0)?).ok().as_ref() != Some(event);
+    }
     if is_new {
         begin(link, cluster, event).await?;
     }
@@ -250,6 +252,11 @@ pub(crate) async fn load_reservation(
         put(link, cluster, row).await?;
     }
     Ok(is_new)
+}
+
+/// A row, unless it is damaged: one must not stop all others.
+fn readable<R: DeserializeOwned>(body: &[u8]) -> Option<R> {
+    decoded(body).inspect_err(|error| tracing::error!(%error, "a row of events or reservations is passed over")).ok()
 }
 
 /// The number that a statement gives.

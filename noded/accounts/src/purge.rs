@@ -174,7 +174,8 @@ impl Store {
         let purge = Purge { settings, folder, now, zone: TimeZone::system() };
         let mut purged = Purged::default();
         let clusters = Statement::of("SELECT id, name FROM clusters ORDER BY id");
-        for cluster in &self.reader().await?.link().rows(clusters).await? {
+        let clusters = self.reader().await?.link().rows(clusters).await?;
+        for cluster in &clusters {
             let (id, name) = (cluster.number(0)?, cluster.text(1)?);
             if let Some(before) = purge.before(settings.steps) {
                 while self.purge_part(&purge, Kind::Steps, Some((id, name)), before, &mut purged).await? {}

@@ -15,9 +15,12 @@ use garrick_accounts::{
     row::JobRow,
     step::StepRecord,
 };
-use garrick_model::ids::{JobId, Sluid};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    messages::encoded_bytes,
+};
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fs::File,
     io::{self, BufRead as _, BufReader, Read as _},
     os::unix::fs::OpenOptionsExt as _,
@@ -26,6 +29,10 @@ use std::{
 
 /// Rows that are changed in one transaction at most: whoever stores something waits for so long.
 const MOST: usize = 100_000;
+/// Bytes of what is set in them, all together.
+const MOST_BYTES: usize = 64 << 20;
+/// Rows of an ordinary user: whoever stores something waits for his change.
+const MOST_OF_OWNER: usize = 10_000;
 /// Bytes of an archive at most. One has the rows of a transaction ([`crate::purge`]).
 const LONGEST: u64 = 1 << 30;
 
@@ -94,6 +101,8 @@ impl Store {
         owner: Option<u32>,
         only_try: bool,
     ) -> Result<Edited, StoreError> {
+        let of_owner = owner.map_or(MOST, |_| MOST_OF_OWNER);
+        let most = (MOST_BYTES / encoded_bytes(edit).max(1)).min(of_owner);
         let mut found = Vec::new();
         let (mut cursor, mut after) = (Cursor::default(), None);
         loop {
@@ -103,7 +112,7 @@ impl Store {
             if owner.is_some_and(|owner| found.iter().any(|row| row.uid != owner)) {
                 return Ok(Edited::Denied);
             }
-            if found.len() > MOST {
+            if found.len() > most {
                 return Ok(Edited::TooMany);
             }
             after = page.next;
@@ -200,10 +209,11 @@ async fn current(writer: &mut Writer, cluster: &str, job: JobId, run: Sluid) -> 
 async fn write(writer: &mut Writer, rows: &[JobRow]) -> Result<(), StoreError> {
     let mut tx = writer.connection()?.begin().await?;
     let mut link = tx.link();
-    for row in rows {
-        let of = Statement::of("SELECT id FROM clusters WHERE name = ?").with(row.cluster.as_str());
+    let clusters: BTreeSet<&str> = rows.iter().map(|row| row.cluster.as_str()).collect();
+    for cluster in clusters {
+        let of = Statement::of("SELECT id FROM clusters WHERE name = ?").with(cluster);
         let id = link.row(of).await?.ok_or(sqlx::Error::RowNotFound)?.number(0)?;
-        put_jobs(&mut link, id, std::iter::once(row)).await?;
+        put_jobs(&mut link, id, rows.iter().filter(|row| row.cluster == cluster)).await?;
     }
     tx.commit().await?;
     if !rows.is_empty() {
@@ -214,9 +224,11 @@ async fn write(writer: &mut Writer, rows: &[JobRow]) -> Result<(), StoreError> {
 
 /// The records of an archive. A link is not followed: the file is where it is said to be.
 fn read(path: &Path) -> Result<Vec<Archived>, LoadError> {
-    const O_NOFOLLOW: i32 = 0o400_000;
-    const O_NONBLOCK: i32 = 0o4_000;
-    let file = File::options().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path).map_err(LoadError::File)?;
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+        .map_err(LoadError::File)?;
     let about = file.metadata().map_err(LoadError::File)?;
     if !about.is_file() {
         return Err(LoadError::File(io::Error::from(io::ErrorKind::InvalidInput)));

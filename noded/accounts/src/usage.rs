@@ -11,7 +11,7 @@ use garrick_accounts::{
     tres::{CPU, Tres},
     usage::{Ran, UsageKey, UsageQuestion, UsageRow, UsageSum, secs_in},
 };
-use garrick_model::time::Timestamp;
+use garrick_model::{spec::ArraySpec, time::Timestamp};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -62,6 +62,9 @@ struct Counted {
     eligible: Option<Timestamp>,
     #[serde(default)]
     requested: Tres,
+    /// Tasks of an array that still wait.
+    #[serde(default)]
+    waiting: Option<ArraySpec>,
     #[serde(default)]
     allocated: Tres,
     #[serde(default)]
@@ -216,7 +219,8 @@ impl Sums<'_> {
         if let Some(ran) = ran {
             sum.add(&counted.allocated, ran.secs_in(begin, end));
         }
-        sum.add_wait(&counted.requested, waited);
+        let tasks = counted.waiting.as_ref().map_or(1, |waiting| u64::from(waiting.count()));
+        sum.add_wait(&counted.requested, waited.saturating_mul(tasks));
     }
 }
 

@@ -330,6 +330,22 @@ impl World {
     }
 
     async fn answer(&self, request: AccountsRequest, caller: &Asker, cursor: &mut Cursor) -> AccountsReply {
+        use AccountsRequest::{Config, Entities, OnBehalfOf, OnBehalfOfOrdinary, Ping, Records, Statistics};
+        let turn = match request {
+            Ping | Config | Statistics | OnBehalfOf(_) | OnBehalfOfOrdinary(_) => None,
+            // These take turns of their own.
+            Entities | Records(_) => None,
+            _ => match self.turn(caller.caller.uid).await {
+                Some(turn) => Some(turn),
+                None => return AccountsReply::Refused(AccountsRefusal::Busy),
+            },
+        };
+        let reply = self.answered(request, caller, cursor).await;
+        drop(turn);
+        reply
+    }
+
+    async fn answered(&self, request: AccountsRequest, caller: &Asker, cursor: &mut Cursor) -> AccountsReply {
         match request {
             AccountsRequest::Ping | AccountsRequest::OnBehalfOf(_) | AccountsRequest::OnBehalfOfOrdinary(_) => {
                 self.here()
@@ -412,9 +428,6 @@ impl World {
         if !self.is_admin(caller) && encoded_bytes(change) > MOST_OF_OTHERS {
             return AccountsReply::Refused(AccountsRefusal::Invalid("too many changes at a time".to_owned()));
         }
-        let Some(_turn) = self.turn(caller.caller.uid).await else {
-            return AccountsReply::Refused(AccountsRefusal::Busy);
-        };
         match self.store.change(change, &by, version, only_try).await {
             Ok(Ok((applied, version))) => {
                 if !only_try {
@@ -491,9 +504,6 @@ impl World {
         caller: &Asker,
         cursor: &mut Cursor,
     ) -> AccountsReply {
-        let Some(_turn) = self.turn(caller.caller.uid).await else {
-            return AccountsReply::Refused(AccountsRefusal::Busy);
-        };
         let private = self.settings.private.has(PrivateKind::Jobs) && !self.is_admin(caller);
         let only = private.then_some(caller.caller.uid);
         match self.store.page(Question { filter, steps, after, only }, cursor).await {
@@ -504,9 +514,6 @@ impl World {
 
     /// What was used: with `PrivateData=usage`, ordinary users are told their own.
     async fn usage(&self, question: &UsageQuestion, after: Option<&UsageKey>, caller: &Asker) -> AccountsReply {
-        let Some(_turn) = self.turn(caller.caller.uid).await else {
-            return AccountsReply::Refused(AccountsRefusal::Busy);
-        };
         let private = self.settings.private.has(PrivateKind::Usage) && !self.is_admin(caller);
         let at = Timestamp::now();
         match self.store.usage(question, after, private.then_some(caller.caller.uid), at).await {

@@ -14,7 +14,8 @@ use garrick_kernel::{
 use garrick_model::config::slurmdbd::DbdConfig;
 use garrick_transport::{
     CertAuthority, Connection, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, LinkError, Role,
-    Sparing, any_address, identity::hex,
+    Sparing, any_address,
+    identity::{hex, is_name},
 };
 use std::{
     path::{Path, PathBuf},
@@ -155,6 +156,9 @@ struct Names {
 impl Names {
     /// Binds a name that is free; one that is bound is only its key's.
     fn claim(&self, cluster: &str, key: &[u8; 32]) -> Result<(), String> {
+        if !is_name(cluster) || cluster.chars().any(char::is_uppercase) {
+            return Err("that is no name of a cluster".to_owned());
+        }
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: FileError| {
             tracing::error!(%error, "the names of clusters");

@@ -131,6 +131,12 @@ impl Accounting {
         }
     }
 
+    /// The one that answered last does not serve this cluster: another one is tried first now.
+    pub fn try_another(&self) {
+        let next = |at: usize| Some((at + 1) % self.places.len().max(1));
+        let _ = self.answered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+
     async fn knock(&self, doors: &[PathBuf], link: LinkKind) -> Result<Reached, ReachError> {
         for door in doors {
             match DoorConn::connect(door, link, PROGRAM).await {

@@ -34,6 +34,8 @@ use tokio::sync::{Semaphore, oneshot};
 const OF_USER: usize = 32;
 /// Questions that are being answered at a time: as many as there are connections that read.
 const ANSWERING: usize = 4;
+/// A server's database is asked for nothing so often, lest it takes the service for gone.
+const SILENT: Duration = Duration::from_secs(20);
 /// How often it is looked whether something is old: the shortest unit of an age.
 const HOUR: Duration = Duration::from_secs(3600);
 /// How often the service that stands by looks whether the other one is gone.
@@ -83,13 +85,22 @@ pub fn settings_of(cluster: &Cluster) -> Result<DbdConfig, String> {
     Ok(settings)
 }
 
-async fn open(settings: &DbdConfig, door: &Path) -> Result<(Arc<Store>, DoorListener), AccountsStartError> {
-    let store = Arc::new(Store::open(&settings.storage).await?);
+fn listen(settings: &DbdConfig, door: &Path) -> Result<DoorListener, AccountsStartError> {
     let listener = DoorListener::bind(door, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
     let storage = &settings.storage;
     let database = storage.file().map_or_else(|| storage.database().to_owned(), |file| file.display().to_string());
     tracing::info!(door = %door.display(), storage = storage.kind.text(), database, "accounting serves");
-    Ok((store, listener))
+    Ok(listener)
+}
+
+/// Keeps the connection to a server's database, and so its lock: the server drops one that is silent for a minute.
+async fn keep_connected(store: Arc<Store>) {
+    loop {
+        tokio::time::sleep(SILENT).await;
+        if let Err(error) = store.ready().await {
+            tracing::debug!(%error, "the database is away");
+        }
+    }
 }
 
 /// Purges now and every hour what is old by then.
@@ -132,9 +143,18 @@ struct Service {
 }
 
 impl Service {
+    /// The lock of the database, and the database. `None`: another service has it. Where there is no other one, a server that is away
+    /// is waited for while this one serves.
+    async fn take(&self) -> Result<Option<(Held, Arc<Store>)>, AccountsStartError> {
+        let Some(held) = lock(&self.settings)? else { return Ok(None) };
+        let store = Arc::new(Store::open(&self.settings.storage).await?);
+        let is_left_to_the_other = self.settings.backup.is_some() && store.ready().await.is_err();
+        Ok((!is_left_to_the_other).then_some((held, store)))
+    }
+
     /// Begins to serve, with the lock held.
-    async fn open(&self, lock: Held) -> Result<(), AccountsStartError> {
-        let (store, listener) = open(&self.settings, &self.door).await?;
+    fn open(&self, (lock, store): (Held, Arc<Store>)) -> Result<(), AccountsStartError> {
+        let listener = listen(&self.settings, &self.door)?;
         let port = if self.embedded { None } else { network::open(&self.settings)? };
         let world = World {
             store: Arc::clone(&store),
@@ -146,9 +166,18 @@ impl Service {
             of_users: Arc::default(),
             clockwork: Arc::new(Clockwork::started()),
         };
+        if self.settings.storage.file().is_none() {
+            actix_rt::spawn(keep_connected(Arc::clone(&store)));
+        }
         actix_rt::spawn(purge_hourly(store, self.settings.purge.clone()));
+        // It is held as long as one of the two serves.
+        let lock = Arc::new(lock);
         if let Some(port) = port {
-            actix_rt::spawn(port.serve(world.clone()));
+            let (world, lock) = (world.clone(), Arc::clone(&lock));
+            actix_rt::spawn(async move {
+                port.serve(world).await;
+                drop(lock);
+            });
         }
         actix_rt::spawn(async move {
             door::serve(listener, world).await;
@@ -160,8 +189,8 @@ impl Service {
     /// Serves at once, or, where the site has a second service, when the other one is gone.
     async fn run(self, started: oneshot::Sender<Result<(), AccountsStartError>>) {
         let path = self.settings.storage.file().unwrap_or(Path::new("")).to_owned();
-        let outcome = match lock(&self.settings) {
-            Ok(Some(lock)) => self.open(lock).await,
+        let outcome = match self.take().await {
+            Ok(Some(taken)) => self.open(taken),
             Ok(None) if self.settings.backup.is_some() => {
                 tracing::info!(database = %path.display(), "another service of accounting serves: this one stands by");
                 // Nobody waits for it.
@@ -177,11 +206,11 @@ impl Service {
     async fn stand_by(&self) {
         loop {
             tokio::time::sleep(TURN).await;
-            let opened = match lock(&self.settings) {
+            let opened = match self.take().await {
                 Ok(None) => continue,
-                Ok(Some(lock)) => {
+                Ok(Some(taken)) => {
                     tracing::info!("the other service of accounting is gone: this one serves");
-                    self.open(lock).await
+                    self.open(taken)
                 }
                 Err(error) => Err(error),
             };

@@ -167,6 +167,9 @@ impl AccountingFeed {
                     }
                     let (queued, most) = (self.queued(), self.env.config().most_for_accounting());
                     tracing::warn!(%error, queued, most, "the service of accounting (slurmdbd) is not fed now");
+                    if matches!(error, FeedError::Refused(_)) {
+                        self.service.try_another();
+                    }
                 }
             }
             self.wait(pause).await;
@@ -417,9 +420,10 @@ impl AccountingFeed {
     }
 }
 
-/// The states of nodes that are out of service, and of reservations: to say again what is stored changes nothing.
+/// The states of nodes that are or were out of service, and of reservations: to say again what is stored changes nothing, and what was
+/// not heard of the end of an outage is made up for.
 fn nodes_and_reservations(state: &Replayed) -> Vec<ControllerEvent> {
-    let out = state.nodes.iter().filter(|(_, saved)| saved.is_out());
+    let out = state.nodes.iter().filter(|(_, saved)| saved.service.is_some());
     let nodes = out.map(|(node, saved)| ControllerEvent::Node { node: node.clone(), saved: Box::new(saved.clone()) });
     let reservations = state.reservations.iter().map(|(name, saved)| ControllerEvent::Reservation {
         reservation: name.clone(),

@@ -283,6 +283,7 @@ pub mod accounting {
             end: Some(at(end)),
             suspended_ms: 0,
             suspended_since: None,
+            repaired: false,
             time_limit: TimeLimit::Secs(600),
             requested_limit: TimeLimit::Secs(600),
             priority: 10_800,

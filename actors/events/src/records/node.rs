@@ -38,7 +38,7 @@ pub struct SavedPower {
 pub struct SavedService {
     /// It is DOWN, or DRAIN and has no jobs any more.
     pub out: bool,
-    /// Since when.
+    /// Since when it is so, or out of service in that way.
     pub since: Timestamp,
 }
 

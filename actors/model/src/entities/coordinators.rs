@@ -13,6 +13,8 @@ pub struct Coordinated {
     direct: BTreeSet<AssocId>,
     /// With all that are below those.
     all: BTreeSet<AssocId>,
+    /// Accounts that anybody coordinates by themselves.
+    of_anybody: BTreeSet<AssocId>,
 }
 
 impl Coordinated {
@@ -26,9 +28,10 @@ impl Coordinated {
         self.all.contains(&account)
     }
 
-    /// The highest one of those that are an association or stand above it: the user changes what is below it, and not itself.
+    /// The highest coordinated account of those that are an association or stand above it, whoever coordinates it: a coordinator who
+    /// makes another one below him gives that one no more than he has.
     pub fn top(&self, entities: &Entities, id: AssocId) -> Option<AssocId> {
-        entities.lineage(id).map(|above| above.id).filter(|above| self.direct.contains(above)).last()
+        entities.lineage(id).map(|above| above.id).filter(|above| self.of_anybody.contains(above)).last()
     }
 }
 
@@ -50,12 +53,19 @@ impl Entities {
             })
         };
         let accounts = || living().filter(|a| a.user.is_none());
+        let is_of_anybody = |of: &&Association| {
+            let known = self.accounts.get(&of.account).filter(|account| !account.deleted);
+            known.is_some_and(|known| {
+                !known.coordinators.is_empty() || known.users_are_coordinators || of.users_are_coordinators
+            })
+        };
         let direct: BTreeSet<AssocId> = accounts().filter(is_direct).map(|of| of.id).collect();
         if direct.is_empty() {
             return Coordinated::default();
         }
         let is_below = |of: &&Association| self.lineage(of.id).any(|above| direct.contains(&above.id));
         let all = accounts().filter(is_below).map(|of| of.id).collect();
-        Coordinated { direct, all }
+        let of_anybody = accounts().filter(is_of_anybody).map(|of| of.id).collect();
+        Coordinated { direct, all, of_anybody }
     }
 }

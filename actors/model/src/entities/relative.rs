@@ -42,7 +42,7 @@ fn all_of(config: &Config, qos: &str) -> Amounts {
     let inside = partition.map(|partition| partition.nodes.iter().collect::<HashSet<String>>());
     let mut all = Amounts::new();
     for node in config.nodes.iter().filter(|node| inside.as_ref().is_none_or(|names| names.contains(&node.name))) {
-        for (name, count) in node.shape.amounts() {
+        for (name, count) in node.settings.shape.amounts() {
             *all.entry(name).or_default() += count;
         }
     }

@@ -168,6 +168,8 @@ pub struct Env {
     entities: Board<Arc<Entities>>,
     /// What follows from them.
     associations: Board<Arc<AccountingTable>>,
+    /// For who computes that table.
+    accounts_change: Mutex<()>,
     fair: Board<Arc<FairShares>>,
     /// What limits go by of them.
     factors: Board<Arc<Factors>>,
@@ -204,6 +206,7 @@ impl Env {
             qos: Board::default(),
             entities: Board::default(),
             associations: Board::default(),
+            accounts_change: Mutex::default(),
             fair: Board::default(),
             factors: Board::default(),
             topologies: RwLock::new(None),
@@ -382,6 +385,8 @@ impl Env {
 
     /// Computes the table of what binds jobs from the entities and the configuration.
     pub fn renew_accounts(&self) {
+        // The roster and the feed do so, each on its thread: none may publish what is older.
+        let _one_at_a_time = self.accounts_change.lock().unwrap_or_else(PoisonError::into_inner);
         let (entities, config) = (self.entities(), self.config());
         let table = AccountingTable::new(&relative::resolved(&entities, &config), &config.cluster_name);
         self.associations.publish(Arc::new(table));

@@ -153,7 +153,8 @@ impl Server {
         for (number, host) in self.hosts.iter().enumerate() {
             match timeout(PATIENCE, host.connect()).await {
                 Ok(Ok(mut connection)) => {
-                    own(&mut connection.link(), &host.name).await?;
+                    let owned = timeout(PATIENCE, own(&mut connection.link(), &host.name)).await;
+                    owned.unwrap_or_else(|_| Err(StoreError::Away(format!("{}: no answer", host.name))))?;
                     prepare(&mut connection).await?;
                     return Ok((connection, number));
                 }
@@ -185,9 +186,12 @@ async fn own(link: &mut Link<'_>, server: &str) -> Result<(), StoreError> {
             let lock = "SELECT CASE WHEN pg_try_advisory_lock(?) THEN 1::BIGINT ELSE 0::BIGINT END";
             Statement::of(lock).with(LOCK)
         }
-        // Names of locks are those of the whole server.
+        // Names of locks are those of the whole server. A service whose host is gone loses its lock after a minute.
         Link::MySql(_) => Statement::of("SELECT GET_LOCK(CONCAT('garrick.', MD5(DATABASE())), 0)"),
     };
+    if matches!(link, Link::MySql(_)) {
+        link.execute(Statement::of("SET SESSION wait_timeout = 60")).await?;
+    }
     let taken = || StoreError::Away(format!("{server}: another slurmdbd works with this database"));
     match link.row(lock).await?.map(|row| row.maybe(0)).transpose()?.flatten() {
         Some(1) => {}

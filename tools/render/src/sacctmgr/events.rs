@@ -87,9 +87,10 @@ pub fn question(
     let values = |key: Key| request.conditions.get(&key).cloned().unwrap_or_default();
     let begins_with = |key: Key, word: &str| values(key).iter().any(|typed| begins(word, typed, 1));
     // Who asks for states is told which nodes are in them now.
-    let open = begins_with(Key::CondFlags, "open") || (request.asks(Key::States) && window.start.is_none());
+    let only_open = begins_with(Key::CondFlags, "open");
+    let open = only_open || (request.asks(Key::States) && window.start.is_none());
     let start = window.start.or_else(|| (!open && !request.has(More::AllTime)).then_some(usual));
-    let of_nodes = request.asks(Key::States) || request.asks(Key::User);
+    let of_nodes = only_open || request.asks(Key::States) || request.asks(Key::User);
     Ok(EventQuestion {
         clusters: clusters(request, here),
         nodes: nodes(request)?,

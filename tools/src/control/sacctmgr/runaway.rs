@@ -63,7 +63,11 @@ pub(super) fn list(session: &mut Session, request: &Request) -> Result<i32, i32>
     let here = session.service()?.cluster().name().to_owned();
     let named = request.conditions.get(&Key::Cluster).and_then(|names| names.first());
     let cluster = named.cloned().unwrap_or_else(|| here.clone());
-    let found = if request.takes(Key::Cluster, &here) { runaway(session, &here)? } else { Vec::new() };
+    if !request.takes(Key::Cluster, &here) {
+        session.console.error(format_args!("runaway jobs of {cluster} can be looked for on that cluster only"));
+        return Err(1);
+    }
+    let found = runaway(session, &here)?;
     if found.is_empty() {
         return Ok(session.print(|out| writeln!(out, "Runaway Jobs: No runaway jobs found on cluster {cluster}")));
     }

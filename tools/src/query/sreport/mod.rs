@@ -259,7 +259,11 @@ fn ask(session: &mut Session, report: Report, asked: &Asked) -> Result<Answer, A
     let by_size = matches!(report, Report::SizesByAccount | Report::SizesByAccountAndWckey | Report::SizesByWckey);
     let Window { start, end } = asked.window;
     let clusters = such.clusters.clone();
-    let (rows, now) = service.usage(&UsageQuestion { start, end, such, by_size, waits: report == Report::Cluster })?;
+    let (rows, now) = match report {
+        // Each reservation is asked for by itself.
+        Report::Reservation => (Vec::new(), end.min(Timestamp::now())),
+        _ => service.usage(&UsageQuestion { start, end, such, by_size, waits: report == Report::Cluster })?,
+    };
     let (mut events, mut reserved) = (Vec::new(), Vec::new());
     if report == Report::Cluster {
         let of_nodes = true;
