@@ -249,6 +249,9 @@ pub struct Reservation {
     pub cpus: u32,
     /// `Comment`.
     pub comment: Option<String>,
+    /// Of one at a site with `ResvProlog` or `ResvEpilog`: its present time was seen to begin.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub begun: bool,
 }
 
 /// How far from now a reservation begins, at any time: it keeps long jobs off, and no job runs in it.
@@ -349,7 +352,7 @@ impl Reservation {
             }
         }
         let start = Timestamp(at.timestamp().as_millisecond());
-        Some(Self { start, end: start.plus(length), ..self.clone() })
+        Some(Self { start, end: start.plus(length), begun: false, ..self.clone() })
     }
 
     /// The same as it is at that time: moved on to the first time that is not over. `None`: it is over for good.

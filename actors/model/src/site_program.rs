@@ -18,6 +18,10 @@ pub enum Moment {
     PrologSlurmctld,
     /// In the controller, when a job's work is over.
     EpilogSlurmctld,
+    /// In the controller, when a reservation begins.
+    ReservationProlog,
+    /// In the controller, when a reservation ends.
+    ReservationEpilog,
     /// In the controller: a user is told about a job.
     Mail,
     /// In the controller: nodes are powered up.
@@ -44,6 +48,8 @@ impl Moment {
             Self::UnkillableStep => "UnkillableStepProgram",
             Self::PrologSlurmctld => "PrologSlurmctld",
             Self::EpilogSlurmctld => "EpilogSlurmctld",
+            Self::ReservationProlog => "ResvProlog",
+            Self::ReservationEpilog => "ResvEpilog",
             Self::Mail => "MailProg",
             Self::Resume => "ResumeProgram",
             Self::ResumeFail => "ResumeFailProgram",
@@ -64,7 +70,7 @@ impl Moment {
             Self::PrologSlurmctld => Some("prolog_slurmctld"),
             Self::EpilogSlurmctld => Some("epilog_slurmctld"),
             Self::Mail | Self::Resume | Self::ResumeFail | Self::Suspend | Self::Reboot => None,
-            Self::JobCompletion | Self::Trigger => None,
+            Self::JobCompletion | Self::Trigger | Self::ReservationProlog | Self::ReservationEpilog => None,
         }
     }
 }

@@ -151,6 +151,16 @@ impl ReservationsCore {
         changed
     }
 
+    /// Notes of those whose time has come that they have begun.
+    pub fn begin(&mut self, now: Timestamp) -> Vec<Changed> {
+        let begins = |r: &&mut Reservation| !r.begun && r.floating.is_none() && r.start <= now && now < r.end;
+        let begun = self.known.values_mut().filter(begins).map(|reservation| {
+            reservation.begun = true;
+            Changed { name: reservation.name.clone(), saved: Some(reservation.clone()) }
+        });
+        begun.collect()
+    }
+
     fn move_on(&mut self, name: String, next: impl Fn(&Reservation) -> Option<Reservation>) -> Changed {
         let next = self.known.remove(&name).and_then(|r| next(&r));
         if let Some(next) = &next {
@@ -216,6 +226,8 @@ impl ReservationsCore {
         }
         times(site.now, &mut new, change)?;
         float(site.now, before.as_ref(), &mut new, change)?;
+        // One that is put off begins again.
+        new.begun &= new.start <= site.now;
         for (old, new) in [
             (&mut new.partition, &change.partition),
             (&mut new.features, &change.features),

@@ -1,13 +1,21 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::controller::{fixtures::config_of, shells::reservation::over_run};
+use crate::{
+    controller::{fixtures::config_of, shells::reservation::over_run},
+    job::fixtures::CountingIds,
+    owner::{Effect, Owner},
+    reservation::owner::{ReservationErrand, ReservationInput, Snapshot},
+};
+use garrick_events::event::ControllerEvent;
 use garrick_model::{
     config::PartitionConfig,
     ids::NodeIndex,
     reservation::CoresWanted,
+    site_program::Moment,
     state::{NodeBase, PartitionState},
     testing::{hold, node},
 };
+use std::path::{Path, PathBuf};
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
 
@@ -82,6 +90,65 @@ fn one_with_jobs_is_not_deleted() {
         assert_eq!(unknown, Err(Refusal::InvalidReservation("b".into())));
     }
     assert_eq!(delete(&mut core, "a").unwrap().saved, None);
+}
+
+/// Programs that the owner runs when it looks.
+fn programs_run(core: &mut ReservationsCore, now: Timestamp, ask: Option<ReservationAsk>) -> Vec<(Moment, String)> {
+    let program = |name: &str| Some(PathBuf::from(name));
+    let snapshot = Snapshot {
+        nodes: nodes(3),
+        partitions: Vec::new(),
+        licenses: BTreeMap::new(),
+        jobs: Vec::new(),
+        over_run: None,
+        prolog: program("/begin"),
+        epilog: program("/end"),
+        zone: TimeZone::UTC,
+    };
+    let (mut ids, mut out) = (CountingIds { job: 0, sluid: 0 }, Vec::new());
+    core.asked.extend(ask.map(|ask| (1, ask)));
+    core.handle(now, &mut ids, ReservationInput::Seen(Box::new(snapshot)), &mut out);
+    let mut saved = None;
+    let mut programs = Vec::new();
+    for effect in out {
+        match effect {
+            Effect::Save(ControllerEvent::Reservation { reservation, .. }) => saved = Some(reservation),
+            Effect::Do(ReservationErrand::Run { moment, program, name }) => {
+                let begins = program == Path::new("/begin");
+                assert_eq!(begins, moment == Moment::ReservationProlog);
+                assert_eq!(saved.as_ref(), Some(&name), "what it runs for is noted before");
+                programs.push((moment, name));
+            }
+            _ => {}
+        }
+    }
+    programs
+}
+
+#[test]
+fn programs_run_once_for_each_time_of_a_reservation() {
+    use Moment::{ReservationEpilog as End, ReservationProlog as Begin};
+    let mut core = ReservationsCore::default();
+    create(&mut core, &wish("once", &["n0"], 10, 100)).unwrap();
+    create(&mut core, &flagged(wish("daily", &["n1"], 10, 100), ReservationFlag::Daily)).unwrap();
+    create(&mut core, &wish("gone", &["n2"], 10, 1000)).unwrap();
+    let ran = |list: &[(Moment, &str)]| -> Vec<(Moment, String)> {
+        list.iter().map(|(moment, name)| (*moment, (*name).to_owned())).collect()
+    };
+    assert_eq!(programs_run(&mut core, at(9), None), []);
+    assert_eq!(programs_run(&mut core, at(10), None), ran(&[(Begin, "daily"), (Begin, "gone"), (Begin, "once")]));
+    // The same after a restart of the controller.
+    let mut core = ReservationsCore::new(core.known);
+    assert_eq!(programs_run(&mut core, at(50), None), []);
+    // One that runs and is deleted has no end (slurm.conf(5), `ResvEpilog`).
+    assert_eq!(programs_run(&mut core, at(60), Some(ReservationAsk::Delete("gone".to_owned()))), []);
+    assert_eq!(programs_run(&mut core, at(110), None), ran(&[(End, "daily"), (End, "once")]));
+    assert_eq!(programs_run(&mut core, at(86_410), None), ran(&[(Begin, "daily")]));
+    // One that is put off begins again.
+    let later = ReservationChange { start: Some(at(86_500)), ..ReservationChange::default() };
+    let later = ReservationChange { name: Some("daily".to_owned()), ..later };
+    assert_eq!(programs_run(&mut core, at(86_420), Some(ReservationAsk::Update(Box::new(later)))), []);
+    assert_eq!(programs_run(&mut core, at(86_500), None), ran(&[(Begin, "daily")]));
 }
 
 #[test]

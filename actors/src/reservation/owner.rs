@@ -10,6 +10,7 @@ use garrick_events::event::ControllerEvent;
 use garrick_model::{
     refusal::Refusal,
     reservation::{Reservation, ReservationChange},
+    site_program::Moment,
     state::JobState,
     time::Timestamp,
     view::{JobView, NodeView, PartitionView},
@@ -17,6 +18,7 @@ use garrick_model::{
 use jiff::tz::TimeZone;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -68,8 +70,17 @@ pub enum ReservationInput {
 }
 
 /// Errands of the owner of reservations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReservationErrand {
+    /// Run a program of the site with the reservation's name. What comes of it is in the log.
+    Run {
+        /// Which: at the begin or at the end.
+        moment: Moment,
+        /// Absolute path.
+        program: PathBuf,
+        /// Name of the reservation.
+        name: String,
+    },
     /// Read the views; those of jobs only if requested.
     Look {
         /// Jobs too.
@@ -97,6 +108,10 @@ pub struct Snapshot {
     pub jobs: Vec<Arc<JobView>>,
     /// `ResvOverRun`: how long jobs may stay after a reservation has ended; `None`: for ever.
     pub over_run: Option<Duration>,
+    /// `ResvProlog`.
+    pub prolog: Option<PathBuf>,
+    /// `ResvEpilog`.
+    pub epilog: Option<PathBuf>,
     /// Zone in which days begin.
     pub zone: TimeZone,
 }
@@ -180,7 +195,7 @@ impl ReservationsCore {
     }
 
     fn seen(&mut self, now: Timestamp, snapshot: &Snapshot, out: &mut Out<Self>) {
-        let Snapshot { nodes, partitions, licenses, jobs, over_run, zone } = snapshot;
+        let Snapshot { nodes, partitions, licenses, jobs, over_run, prolog, epilog, zone } = snapshot;
         let Names { in_use, awaited, unaware } = &Names::of(jobs);
         let site = Site { nodes, partitions, licenses, in_use, awaited, unaware, over_run: *over_run, zone, now };
         for (request, ask) in std::mem::take(&mut self.asked) {
@@ -197,13 +212,38 @@ impl ReservationsCore {
             });
             out.push(Effect::Answer { request, answer });
         }
+        self.end_and_begin(&site, [prolog.as_ref(), epilog.as_ref()], out);
         self.go_by_time(&site, jobs, out);
     }
 
-    /// Removes or moves on what is over, announces what begins, and waits for the next time.
+    /// Moves on or removes what is over, and runs the site's programs for what ends and begins. That a reservation has begun, or is no
+    /// longer there, is on disk before its program runs: each runs once, or not at all where the controller ends in between.
+    fn end_and_begin(&mut self, site: &Site<'_>, [prolog, epilog]: [Option<&PathBuf>; 2], out: &mut Out<Self>) {
+        let begun: BTreeSet<String> = self.list().filter(|r| r.begun).map(|r| r.name.clone()).collect();
+        for changed in self.tick(site) {
+            // One that had its nodes replaced goes on.
+            let ends = begun.contains(&changed.name) && !changed.saved.as_ref().is_some_and(|saved| saved.begun);
+            let name = changed.name.clone();
+            save(site.now, changed, out);
+            if let Some(program) = epilog.filter(|_| ends) {
+                out.push(run(Moment::ReservationEpilog, program, name));
+            }
+        }
+        if prolog.is_none() && epilog.is_none() {
+            return;
+        }
+        for changed in self.begin(site.now) {
+            let name = changed.name.clone();
+            save(site.now, changed, out);
+            if let Some(program) = prolog {
+                out.push(run(Moment::ReservationProlog, program, name));
+            }
+        }
+    }
+
+    /// Announces what begins, tells jobs of reservations that are over, and waits for the next time.
     fn go_by_time(&mut self, site: &Site<'_>, jobs: &[Arc<JobView>], out: &mut Out<Self>) {
         let (now, watches) = (site.now, self.watches());
-        let changes = self.tick(site);
         let released = self.released(site);
         let dismissed = self.dismissed(site);
         for job in jobs.iter().filter(|job| job.state.waits()) {
@@ -221,7 +261,6 @@ impl ReservationsCore {
                 out.push(Effect::Tell(Letter::Job(job.id, JobInput::LeaveBy(*at))));
             }
         }
-        changes.into_iter().for_each(|changed| save(now, changed, out));
         let since = std::mem::replace(&mut self.looked, now);
         // Those that depend on a reservation that begins now are told to check again.
         let begun: Vec<Reservation> = self.list().filter(|r| since < r.start && r.start <= now).cloned().collect();
@@ -234,6 +273,10 @@ impl ReservationsCore {
         let wait = self.next_change(now).map_or(longest, |at| at.since(now).min(longest));
         out.push(Effect::SetTimer { timer: ReservationTimer, at: now.plus(wait) });
     }
+}
+
+fn run(moment: Moment, program: &Path, name: String) -> ReservationEffect {
+    Effect::Do(ReservationErrand::Run { moment, program: program.to_owned(), name })
 }
 
 fn save(at: Timestamp, changed: Changed, out: &mut Vec<ReservationEffect>) {

@@ -5,6 +5,8 @@
 
 use crate::support::{Cluster, field_of};
 
+const ONE: [&str; 6] = ["--nodes", "1", "--cpus", "4", "--memory", "4000"];
+
 fn field(c: &Cluster, field: &str) -> Option<String> {
     field_of(&c.sh("scontrol -o show reservation class").ok().out, field)
 }
@@ -223,4 +225,25 @@ fn reserved_cores_are_for_its_jobs_and_the_others_of_the_node_for_all() {
     let short = c.sh("sbatch -n1 -t 59 --mem 100 --wrap true").ok().job();
     c.await_state(&short, "COMPLETED");
     assert_eq!(c.job_field(&long, "JobState").as_deref(), Some("PENDING"));
+}
+
+#[test]
+fn programs_run_once_when_a_reservation_begins_and_when_it_ends() {
+    let c = Cluster::up_with("resv-programs", &ONE, |c| {
+        let work = c.work.display();
+        for moment in ["begin", "end"] {
+            c.script(moment, &format!("#!/bin/sh\necho {moment} $# $1 $(id -un) >> {work}/told\n"));
+        }
+        format!("ResvProlog={work}/begin\nResvEpilog={work}/end")
+    });
+    let create = "scontrol create reservation StartTime=now Users=nobody Nodes=n1 Flags=OVERLAP ReservationName=";
+    c.sh(&format!("{create}deleted Duration=60")).ok();
+    let told = || std::fs::read_to_string(c.work.join("told")).unwrap_or_default();
+    c.await_that("it begins", || told() == "begin 1 deleted root\n");
+    c.kill(c.pid_of("controller", None));
+    c.sh("garrick up").ok();
+    c.sh("scontrol delete reservation deleted").ok();
+    c.sh(&format!("{create}short EndTime=now+2seconds")).ok();
+    c.await_that("the short one ends", || told().contains("end"));
+    assert_eq!(told(), "begin 1 deleted root\nbegin 1 short root\nend 1 short root\n");
 }

@@ -345,3 +345,21 @@ fn jobs_that_are_over_are_documents_for_a_server_that_may_be_away() {
     assert_eq!(received[1]["array_task_id"], 4);
     c.down();
 }
+
+#[test]
+fn a_shell_of_salloc_runs_on_a_node_of_the_allocation_where_the_site_says_so() {
+    let c = Cluster::up_with("site-interactive", &["--nodes", "2", "--cpus", "4", "--memory", "4000"], |_| {
+        "LaunchParameters=use_interactive_step\nInteractiveStepOptions=\"--interactive --preserve-env $SHELL\""
+            .to_owned()
+    });
+    // The shell takes nothing from the steps that it starts.
+    let typed = "echo $SLURMD_NODENAME $SLURM_STEP_NUM_TASKS; srun -n8 sh -c 'echo $SLURM_NTASKS $SLURMD_NODENAME'";
+    let shell = c.shell(&format!("echo \"{}\" | SHELL=/bin/sh salloc -N2 -n8", typed.replace('$', "\\$"))).ok();
+    let lines: Vec<&str> = shell.out.lines().collect();
+    assert_eq!(lines.first(), Some(&"n1 1"), "{shell:?}");
+    let on = |node: &str| lines.iter().filter(|line| **line == format!("8 {node}")).count();
+    assert_eq!((on("n1"), on("n2")), (4, 4), "{shell:?}");
+    // A command is run where it was called.
+    let here = c.shell("salloc -N2 -n8 sh -c 'echo [$SLURMD_NODENAME]'").ok();
+    assert_eq!(here.out, "[]\n", "{here:?}");
+}

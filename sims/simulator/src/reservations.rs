@@ -92,7 +92,8 @@ impl Stage<ReservationsCore> for ReservationStage<'_> {
     }
 
     fn run(&mut self, errand: ReservationErrand) {
-        let ReservationErrand::Look { jobs } = errand;
+        // Worlds have no programs of a site.
+        let ReservationErrand::Look { jobs } = errand else { return };
         let world = &*self.0;
         let seen = Snapshot {
             nodes: world.shown_nodes.values().cloned().collect(),
@@ -100,6 +101,8 @@ impl Stage<ReservationsCore> for ReservationStage<'_> {
             licenses: world.licenses.totals().clone(),
             jobs: if jobs { world.shown_jobs.values().cloned().collect() } else { Vec::new() },
             over_run: Some(Duration::ZERO),
+            prolog: None,
+            epilog: None,
             zone: TimeZone::UTC,
         };
         self.1.push_back(ReservationInput::Seen(Box::new(seen)));

@@ -6,10 +6,15 @@ use super::{
         Arg::{Optional, Required},
         BATCH, BATCH_ALLOC, BATCH_RUN, EVERY, JOB, OptionDef, RUN,
     },
-    typed::{Given, Help, OptionError},
+    typed::{Given, Help, OptionError, Sourced},
     values,
 };
-use garrick_model::{ids::Sluid, messages::command::JobSelector, spec::Mpi, time::TimeLimit};
+use garrick_model::{
+    ids::Sluid,
+    messages::command::JobSelector,
+    spec::{Mpi, NodeCount},
+    time::TimeLimit,
+};
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
@@ -125,14 +130,13 @@ pub const OPTIONS: &[OptionDef] = &[
         t.ignored_signals = ignored_signals(g)?;
         Ok(())
     }),
-    OptionDef::inert(
-        "interactive",
-        None,
-        Arg::None,
-        RUN,
-        "interactive step of salloc",
-        "salloc runs its command on the host where it is called",
-    ),
+    // Not in srun(1): for `InteractiveStepOptions` (slurm.conf(5)). It takes nothing from other steps.
+    OptionDef::new("interactive", None, Arg::None, RUN, "a shell for salloc: one task beside other steps", |t, g| {
+        t.overlap = true;
+        t.ntasks = Some(Sourced { value: 1, source: g.source });
+        t.nodes = Some(Sourced { value: NodeCount { min: 1, max: Some(1) }, source: g.source });
+        Ok(())
+    }),
     OptionDef::new(
         "cpu-freq",
         None,

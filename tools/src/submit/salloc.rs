@@ -27,6 +27,7 @@ use garrick_asking::{
     signals::{Origin, Signals},
 };
 use garrick_model::{
+    config::Config,
     env_vars::{self, outputs::MPI_LAUNCHERS},
     ids::JobId,
     refusal::Refusal,
@@ -59,11 +60,11 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let typed = startup.typed(&[])?;
     let console = &startup.console;
     let wrong = |error: OptionError| startup::tell_option(Command::Salloc, console, &error);
+    let cluster = startup.cluster(&typed)?;
     let command = match startup.operands() {
-        [] => vec![user_shell()],
+        [] => default_command(cluster.config()),
         command => command.to_vec(),
     };
-    let cluster = startup.cluster(&typed)?;
     startup::tell_ignored(&typed, &cluster, console);
     let submitter = submitter::look(Command::Salloc, args, &typed, For::Job, Some(cluster.config())).map_err(wrong)?;
     let (work_dir, host) = (submitter.work_dir.clone(), submitter.host.clone());
@@ -263,6 +264,16 @@ fn revoked_by(seen: &Seen) -> Option<bool> {
 fn relinquish(cluster: &Cluster, console: &Console, job: JobId, code: i32) {
     console.info(format_args!("Relinquishing job allocation {job}"));
     allocation_wait::finish(cluster, console, job, code);
+}
+
+/// What runs where no command was given: the user's shell here, or the interactive step of the site (slurm.conf(5),
+/// `InteractiveStepOptions`), whose options are words for a shell.
+fn default_command(config: &Config) -> Vec<OsString> {
+    if !config.launch_parameters.has("use_interactive_step") {
+        return vec![user_shell()];
+    }
+    let options = config.interactive_step_options.as_deref().unwrap_or_default();
+    ["/bin/sh".into(), "-c".into(), format!("exec srun {options}").into()].into()
 }
 
 /// The user's shell: as the system knows it, else `$SHELL`, else the one that is always there.

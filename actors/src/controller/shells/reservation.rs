@@ -14,9 +14,10 @@ use crate::{
 use garrick_model::{
     config::Config,
     refusal::Refusal,
+    site_program::SiteProgram,
     time::{Timestamp, system_zone},
 };
-use garrick_runtime::TimerKey;
+use garrick_runtime::{ReplyTo, TimerKey};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 /// Messages of the owner of reservations.
@@ -28,12 +29,15 @@ pub(crate) fn over_run(config: &Config) -> Option<Duration> {
 }
 
 fn snapshot(env: &Env, jobs: bool) -> Snapshot {
+    let config = env.config();
     Snapshot {
         nodes: env.boards.nodes.list(),
         partitions: env.boards.partitions.list(),
         licenses: env.licenses.lock().totals().clone(),
         jobs: if jobs { env.boards.jobs.live() } else { Vec::new() },
-        over_run: over_run(&env.config()),
+        over_run: over_run(&config),
+        prolog: config.resv_prolog.clone(),
+        epilog: config.resv_epilog.clone(),
         zone: system_zone(),
     }
 }
@@ -78,8 +82,16 @@ impl Shell for ReservationsCore {
     }
 
     fn run(&self, (): &mut (), env: &Env, errand: ReservationErrand) -> Came<ReservationInput> {
-        let ReservationErrand::Look { jobs } = errand;
-        Came::Input(ReservationInput::Seen(Box::new(snapshot(env, jobs))))
+        match errand {
+            ReservationErrand::Look { jobs } => Came::Input(ReservationInput::Seen(Box::new(snapshot(env, jobs)))),
+            ReservationErrand::Run { moment, program, name } => {
+                tracing::info!(reservation = name, program = moment.key(), "reservation.program");
+                let words = [program.to_string_lossy().into_owned()];
+                let program = SiteProgram::of_words(moment, words, name, None);
+                env.ports.programs.run(program, ReplyTo::calling(drop));
+                Came::Nothing
+            }
+        }
     }
 
     fn publish(&self, (): &mut (), env: &Env, changed: Changed) {

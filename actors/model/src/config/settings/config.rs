@@ -264,6 +264,10 @@ settings_with_rows! {
         pub over_time_limit: OverTime,
         /// `ResvOverRun`: how long jobs may run after the end of their reservation, minutes.
         pub resv_over_run: OverTime,
+        /// `ResvProlog`: run by the controller when a reservation begins.
+        pub resv_prolog: Option<PathBuf>,
+        /// `ResvEpilog`: run by the controller when one ends.
+        pub resv_epilog: Option<PathBuf>,
         /// `WaitTime`, seconds until a step is ended after its first task; 0: never.
         pub wait_time_secs: u32,
         /// `KillOnBadExit`.
@@ -332,6 +336,10 @@ settings_with_rows! {
         pub max_node_count: Option<u32>,
         /// `TopologyPlugin`, as written in lower case. `topology.yaml` goes before it.
         pub topology_type: String,
+        /// `LaunchParameters`.
+        pub launch_parameters: Parameters,
+        /// `InteractiveStepOptions`: words for a shell, after `srun`.
+        pub interactive_step_options: Option<String>,
         /// `TopologyParam`.
         pub topology_param: Parameters,
         /// What `topology.yaml` or `topology.conf` says; empty where all nodes are equally near, and where the reader did not

@@ -192,7 +192,8 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     key!("HealthCheckProgram", "", health.program: Text(NULL), "the program that checks a node"),
     Key::own_way("HttpParserType", "http_parser/libhttp_parser"),
     Key::not_yet("InactiveLimit", "0 sec"),
-    Key::not_yet("InteractiveStepOptions", "--interactive --preserve-env --pty $SHELL"),
+    key!("InteractiveStepOptions", "--interactive --preserve-env --pty $SHELL", interactive_step_options: Text(NULL),
+        "options and command of the `srun` that `salloc` starts with `LaunchParameters=use_interactive_step`"),
     Key::own_way("JobAcctGatherFrequency", "30"),
     Key::own_way("JobAcctGatherType", NULL),
     Key::dropped("JobCheckpointDir"),
@@ -224,7 +225,9 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::dropped("KeepAliveTime"),
     key!("KillOnBadExit", "no", kill_on_bad_exit: BIT, "a step ends when one of its tasks fails"),
     key!("KillWait", "30", kill_wait_secs: secs(0, SECS), "time from SIGTERM to SIGKILL"),
-    Key::not_yet("LaunchParameters", NULL),
+    Key::honoured("LaunchParameters", NULL, launch_parameters,
+        "`use_interactive_step`: where `salloc` starts a shell: on a node of the allocation, or where it was called")
+        .shown(Show::Value(|c| Words.show(&c.launch_parameters))),
     Key::dropped("LaunchType"),
     Key::honoured("Licenses", "", read_licenses, "licenses and their numbers")
         .shown(Show::Value(|c| or_null(&c.licenses))),
@@ -354,9 +357,11 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         "how many nodes are powered up in a minute; 0: any number"),
     key!("ResumeTimeout", "60", power.resume_timeout: Own(Span::parse, Span::with_unit),
         "how long a node may take to come; then it is DOWN, and its jobs are requeued"),
-    Key::not_yet("ResvEpilog", NULL),
+    key!("ResvEpilog", "", resv_epilog: AbsolutePath,
+        "a program that the controller runs when a reservation ends, with its name"),
     key!("ResvOverRun", "0", resv_over_run: Minutes, "how long jobs may run after the end of their reservation, minutes"),
-    Key::not_yet("ResvProlog", NULL),
+    key!("ResvProlog", "", resv_prolog: AbsolutePath,
+        "a program that the controller runs when a reservation begins, with its name"),
     key!("ReturnToService", "0", return_to_service: RETURN, "when a node that was DOWN is used again"),
     Key::dropped("RoutePlugin"),
     Key::not_yet("SallocDefaultCommand", "").shown(Show::Hidden),
@@ -655,25 +660,54 @@ fn select_type_parameters(config: &mut Config, text: &str) -> Value<Note> {
     Ok(config.select.not_yet())
 }
 
+/// Options of `LaunchParameters` that are acted on.
+const LAUNCH: &[&str] = &["use_interactive_step"];
+/// Options that Slurm has besides.
+const LAUNCH_NOT_YET: &[&str] = &[
+    "batch_step_set_cpu_freq",
+    "cray_net_exclusive",
+    "disable_send_gids",
+    "enable_nss_slurm",
+    "interactive_step_set_cpu_freq",
+    "lustre_no_flush",
+    "mpir_use_nodeaddr",
+    "slurmstepd_memlock",
+    "slurmstepd_memlock_all",
+    "srun_exclusive_allocation",
+    "test_exec",
+    "ulimit_pam_adopt",
+];
+
+fn launch_parameters(config: &mut Config, text: &str) -> Value<Note> {
+    let (taken, not_yet) = words_of(text, LAUNCH, LAUNCH_NOT_YET)?;
+    config.launch_parameters = taken;
+    Ok(rest_counts(&not_yet))
+}
+
+/// Words of a list: as they are shown, and those without effect.
+fn words_of(text: &str, known: &[&'static str], not_yet: &[&'static str]) -> Value<(Parameters, Vec<&'static str>)> {
+    let all = [known, not_yet].concat();
+    let (mut taken, mut without) = (Vec::new(), Vec::new());
+    for word in Parameters::parse(text).0 {
+        let name = values::choice(word.split('=').next().unwrap_or(&word), &all)?;
+        if known.contains(&name) {
+            taken.push(name.to_owned());
+        } else {
+            without.push(name);
+            taken.push(word);
+        }
+    }
+    Ok((Parameters(taken), without))
+}
+
 /// Options of `TopologyParam` that are acted on.
 const TOPOLOGY_PARAM: &[&str] = &["BlockAsNodeRank", "SwitchAsNodeRank", "TopoOptional"];
 /// Options that Slurm has besides.
 const TOPOLOGY_PARAM_NOT_YET: &[&str] = &["Dragonfly", "RoutePart", "RouteTree", "TopoMaxSizeUnroll"];
 
 fn topology_param(config: &mut Config, text: &str) -> Value<Note> {
-    let known = [TOPOLOGY_PARAM, TOPOLOGY_PARAM_NOT_YET].concat();
-    let mut not_yet = Vec::new();
-    let mut taken = Vec::new();
-    for word in values::list(text) {
-        let name = values::choice(word.split('=').next().unwrap_or(&word), &known)?;
-        if TOPOLOGY_PARAM.contains(&name) {
-            taken.push(name.to_owned());
-        } else {
-            not_yet.push(name);
-            taken.push(word);
-        }
-    }
-    config.topology_param = Parameters(taken);
+    let (taken, not_yet) = words_of(text, TOPOLOGY_PARAM, TOPOLOGY_PARAM_NOT_YET)?;
+    config.topology_param = taken;
     Ok(rest_counts(&not_yet))
 }
 
