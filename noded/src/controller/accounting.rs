@@ -158,11 +158,12 @@ impl AccountingFeed {
     async fn feed(&self) {
         let mut pause = FIRST_PAUSE;
         loop {
-            let began = Instant::now();
+            let (began, before) = (Instant::now(), self.fed.load(Ordering::Relaxed));
             match self.session().await {
                 Ok(()) => return,
                 Err(error) => {
-                    if began.elapsed() > LONGEST_PAUSE {
+                    // One that stored something was there: it is looked for again at once.
+                    if began.elapsed() > LONGEST_PAUSE || self.fed.load(Ordering::Relaxed) > before {
                         pause = FIRST_PAUSE;
                     }
                     let (queued, most) = (self.queued(), self.env.config().most_for_accounting());
