@@ -7,7 +7,7 @@
 //! | what durability costs: submissions, restart with a long queue | [`records`] | `garrick-records rates` |
 //! | what a whole job costs: jobs a second, CPU time by process, time by layer | [`jobs`] | `garrick-jobs` |
 //! | what a parallel program waits for: its file on all nodes, its tasks that find each other | [`parallel`] | `garrick-parallel start` |
-//! | what accounting takes in and how quickly it answers, beside SQL by hand | [`accounting`] | `garrick-accounting` |
+//! | what accounting takes in and how quickly it answers, beside SQL by hand; what it costs the cluster | [`accounting`] | `garrick-accounting` |
 //! | the same against real processes: kills, stops, cut links, full disks | [`faults`] | `garrick-faults --short` |
 //! | attacks on a real cluster, by users, from the network and with a node's identity | [`attacks`] | `garrick-attacks` |
 //! | a node that dies under an expedited job: detection, restart, what happened | [`requeue`] | `garrick-requeue` |
@@ -15,6 +15,7 @@
 
 pub mod accounting;
 pub mod attacks;
+pub mod database;
 pub mod faults;
 pub mod jobs;
 pub mod minibatch;

@@ -91,10 +91,15 @@ impl Store {
 
     /// A cluster's controller has come, with that inventory.
     pub async fn register(&self, cluster: &str, inventory: &Inventory) -> Result<(), StoreError> {
+        self.register_at(cluster, inventory, Timestamp::now()).await
+    }
+
+    /// The same at that time.
+    pub async fn register_at(&self, cluster: &str, inventory: &Inventory, at: Timestamp) -> Result<(), StoreError> {
         self.write(async |writer| {
             let old = self.entities();
             let mut new = Entities::clone(&old);
-            change::register_cluster(&mut new, cluster, Timestamp::now(), &inventory.tres);
+            change::register_cluster(&mut new, cluster, at, &inventory.tres);
             if let Some(of) = new.clusters.get_mut(cluster) {
                 of.control.clone_from(&inventory.control);
                 of.nodes.clone_from(&inventory.nodes);

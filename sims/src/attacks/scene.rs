@@ -105,7 +105,7 @@ impl Scene {
         write_program(&prolog, "#!/bin/sh\nexit 0\n")?;
         let settings =
             format!("Prolog={}\nSlurmdTimeout=300\nMaxTasksPerNode=512\nDefMemPerCPU=100\n", prolog.display());
-        let site = Site::up_with(home, Plan { nodes: 3, strangers: 1, slurm_user: SLURM, settings })?;
+        let site = Site::up_with(home, Plan { nodes: 3, strangers: 1, slurm_user: SLURM, settings, accounting: None })?;
         let config = config::read_reporting(&site.conf()).0.ok_or("the configuration is not understood")?;
         // A copy where every user may execute it.
         let own = (own_program()?, site.bin().join("attacker"));

@@ -32,6 +32,10 @@ pub enum Fault {
     KillCommand,
     /// Of `sbatch`.
     KillSubmission,
+    /// Of the service of accounting.
+    KillService,
+    /// Of its database's server.
+    KillDatabase,
     /// A process is stopped for some seconds.
     Stop,
     /// A host's cable is pulled for some seconds.
@@ -102,7 +106,7 @@ impl Fault {
 }
 
 /// One of these, as often as its weight says.
-fn drawn<T: Copy>(weights: &[(T, u32)], random: &mut Random) -> Option<T> {
+pub(super) fn drawn<T: Copy>(weights: &[(T, u32)], random: &mut Random) -> Option<T> {
     let total: u32 = weights.iter().map(|(_, w)| w).sum();
     let mut at = random.between(0, total.saturating_sub(1));
     for (what, weight) in weights {
@@ -134,6 +138,8 @@ impl fmt::Display for Fault {
             Self::KillLauncher => "launcher killed",
             Self::KillCommand => "srun or swait killed",
             Self::KillSubmission => "sbatch killed",
+            Self::KillService => "slurmdbd killed",
+            Self::KillDatabase => "database server killed",
             Self::Stop => "process stopped",
             Self::Cut => "link cut",
             Self::FillDisk => "disk filled",
@@ -343,14 +349,13 @@ impl Injurer {
         let fault = Fault::draw(random);
         let now = Instant::now();
         match fault {
-            Fault::KillController => {
-                self.kill_daemon(fault, 0, site);
+            Fault::KillController | Fault::KillStepd | Fault::KillService | Fault::KillDatabase => {
+                self.kill(fault, site, random);
             }
             Fault::KillNoded => {
                 let last = u32::try_from(site.daemons.len()).unwrap_or(1) - 1;
                 self.kill_daemon(fault, random.between(1, last) as usize, site);
             }
-            Fault::KillStepd => self.kill_member(Role::Stepd, site, random),
             Fault::KillLauncher => self.kill_member(Role::Launcher, site, random),
             Fault::KillCommand => self.kill_member(Role::Command, site, random),
             Fault::KillSubmission => {
@@ -388,6 +393,23 @@ impl Injurer {
             }
         }
         Ok(None)
+    }
+
+    /// A kill of a daemon that keeps records, where there is one.
+    pub fn kill(&mut self, fault: Fault, site: &mut Site, random: &mut Random) {
+        match fault {
+            Fault::KillController => {
+                self.kill_daemon(fault, 0, site);
+            }
+            Fault::KillStepd => self.kill_member(Role::Stepd, site, random),
+            Fault::KillService => {
+                if let Some(pid) = site.kill_service() {
+                    self.note(fault, &pid.to_string());
+                }
+            }
+            Fault::KillDatabase if site.kill_server(random) => self.note(fault, ""),
+            _ => {}
+        }
     }
 
     /// Stops a process for a while.

@@ -9,12 +9,15 @@
 //! | [`witness`] | what jobs and steps log about themselves |
 //! | [`records`] | Garrick's records: journals of the controller and of runs |
 //! | [`verdict`], [`leftovers`] | the rules |
-//! | [`run`], [`pause`] | the two kinds of run |
+//! | [`run`], [`pause`], [`accounted`] | the kinds of run |
+//! | [`ledger`] | records of accounting beside what was told |
 //! | [`report`] | the figures |
 
+pub mod accounted;
 pub mod clients;
 pub mod daemon;
 pub mod injury;
+pub mod ledger;
 pub mod leftovers;
 pub mod pause;
 pub mod population;

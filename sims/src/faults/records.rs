@@ -38,6 +38,8 @@ pub struct Ended {
     pub exit: ExitStatus,
     /// Why, if it was ended.
     pub cause: Option<StepEnd>,
+    /// CPU time that its tasks used, microseconds.
+    pub cpu_us: u64,
 }
 
 /// A numbered step in its run's journal.
@@ -86,7 +88,7 @@ impl RunRecords {
             }
             StepEvent::Ended { result, .. } => self.ended(sluid, result),
             StepEvent::Withdrawn { first, members, state, cause, .. } => {
-                let end = Ended { state: *state, exit: ExitStatus::SUCCESS, cause: Some(cause.clone()) };
+                let end = Ended { state: *state, exit: ExitStatus::SUCCESS, cause: Some(cause.clone()), cpu_us: 0 };
                 for member in members.iter().flat_map(|(from, to)| *from..=*to) {
                     // The members of an array are its tasks; others have numbers of their own.
                     let task = StepRef { sluid: sluid.to_owned(), step: *first, array: Some(member) };
@@ -110,7 +112,8 @@ impl RunRecords {
     }
 
     fn ended(&mut self, sluid: &str, result: &StepResult) {
-        let end = Ended { state: result.state, exit: result.exit, cause: result.ended.clone() };
+        let cpu_us = result.usage.user_us + result.usage.system_us;
+        let end = Ended { state: result.state, exit: result.exit, cause: result.ended.clone(), cpu_us };
         match name(sluid, result.step.key()) {
             Some(step) => self.steps.entry(step).or_default().ends.push(end),
             None => self.batch.push(end),

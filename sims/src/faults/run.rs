@@ -4,11 +4,12 @@
 use super::{
     FaultsError, Setup,
     clients::Clients,
+    daemon::Daemon,
     injury::{CompoundState, Injurer},
     leftovers, records,
     report::Report,
-    site::Site,
-    verdict::{self, Case, Violation, Wrong},
+    site::{Plan, Site},
+    verdict::{self, Case, Verdict, Violation, Wrong},
     witness::Witness,
     work::{JobPlan, Works},
 };
@@ -51,6 +52,31 @@ pub(super) struct Stage {
     began: Instant,
 }
 
+/// A kind of run.
+pub(super) trait Play {
+    /// What happens to the cluster.
+    fn act(&mut self, stage: &mut Stage) -> Result<(), FaultsError>;
+
+    /// The queue is empty, and all is repaired: what else has to come to rest before the cluster ends.
+    fn settle(&mut self, _: &mut Stage) -> Result<(), FaultsError> {
+        Ok(())
+    }
+
+    /// Rules beside those of every run, when the cluster has ended.
+    fn judge(&mut self, _: &Site, _: &Case<'_>, _: &mut Verdict) -> Result<(), FaultsError> {
+        Ok(())
+    }
+}
+
+/// One of which nothing else is to be said.
+struct Only<F>(Option<F>);
+
+impl<F: FnOnce(&mut Stage) -> Result<(), FaultsError>> Play for Only<F> {
+    fn act(&mut self, stage: &mut Stage) -> Result<(), FaultsError> {
+        self.0.take().map_or(Ok(()), |act| act(stage))
+    }
+}
+
 /// Carries it out.
 pub fn run(setup: Setup) -> Result<Report, FaultsError> {
     Stage::perform(setup.seed, setup.nodes, |stage| stage.hurt(setup))
@@ -63,8 +89,17 @@ impl Stage {
         nodes: u32,
         act: impl FnOnce(&mut Self) -> Result<(), FaultsError>,
     ) -> Result<Report, FaultsError> {
-        let mut stage = Self::up(seed, nodes)?;
-        let result = act(&mut stage).and_then(|()| stage.end());
+        Self::play(seed, |_| Ok(Plan::of_root(nodes)), &mut Only(Some(act)))
+    }
+
+    /// The same on a cluster of that plan.
+    pub(super) fn play(
+        seed: u64,
+        plan: impl FnOnce(&Path) -> Result<Plan, FaultsError>,
+        play: &mut impl Play,
+    ) -> Result<Report, FaultsError> {
+        let mut stage = Self::up(seed, plan)?;
+        let result = play.act(&mut stage).and_then(|()| stage.end(play));
         if !result.as_ref().is_ok_and(|r| r.verdict.violations.is_empty()) {
             stage.site.keep();
             let _ = stage.site.save_journal();
@@ -73,8 +108,10 @@ impl Stage {
         result
     }
 
-    fn up(seed: u64, nodes: u32) -> Result<Self, FaultsError> {
-        let site = Site::up(fresh_home("faults")?, nodes)?;
+    fn up(seed: u64, plan: impl FnOnce(&Path) -> Result<Plan, FaultsError>) -> Result<Self, FaultsError> {
+        let home = fresh_home("faults")?;
+        let plan = plan(&home)?;
+        let site = Site::up_with(home, plan)?;
         let works = Works::prepare(&site)?;
         let jobs = site.home.join("jobs");
         fs::create_dir(&jobs).map_err(|e| FaultsError::Other(format!("create {}: {e}", jobs.display())))?;
@@ -93,7 +130,12 @@ impl Stage {
         })
     }
 
-    fn complain(&mut self, wrong: Wrong, text: String) {
+    /// Since it was set up.
+    pub(super) fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub(super) fn complain(&mut self, wrong: Wrong, text: String) {
         self.complaints.push(Violation { wrong, text });
     }
 
@@ -151,10 +193,7 @@ impl Stage {
     pub(super) fn tick(&mut self, now: Instant) -> Result<(), FaultsError> {
         self.injurer.undo_due(&self.site, now)?;
         self.injurer.go_on(&mut self.site, now);
-        let Site { daemons, hosts, .. } = &mut self.site;
-        for (daemon, host) in daemons.iter_mut().zip(hosts.iter()) {
-            daemon.supervise(host, &mut self.random, now)?;
-        }
+        self.site.supervise(&mut self.random, now)?;
         for (serial, job) in self.clients.attend(&self.site, now)? {
             if self.plans.get(&serial).is_some_and(|p| p.cancel) {
                 self.clients.cancel_at(now + millis(CANCEL_AFTER_MS, &mut self.random), serial, job);
@@ -167,7 +206,7 @@ impl Stage {
     /// All is repaired and started again, and the queue drains.
     fn drain(&mut self) -> Result<(), FaultsError> {
         self.injurer.undo_all(&self.site)?;
-        self.site.daemons.iter_mut().for_each(super::daemon::Daemon::kill);
+        self.site.daemons.iter_mut().chain(&mut self.site.service).for_each(Daemon::kill);
         let (mut before, mut moved) = (String::new(), Instant::now());
         let mut next = Instant::now();
         loop {
@@ -217,26 +256,44 @@ impl Stage {
             }
             std::thread::sleep(TICK);
         }
+        self.end_service();
         Ok(())
     }
 
-    fn end(&mut self) -> Result<Report, FaultsError> {
+    /// Nobody but the system tells the service of accounting to end.
+    fn end_service(&mut self) {
+        let Some(service) = &mut self.site.service else { return };
+        let began = Instant::now();
+        if let Some(pid) = service.pid() {
+            super::population::signal(pid, nix::sys::signal::Signal::SIGTERM);
+        }
+        while !(service.has_ended() || service.pid().is_none()) {
+            if began.elapsed() > END_PATIENCE {
+                let left = service.pid().map(super::population::called);
+                return self.complain(Wrong::Leaked, format!("a service that does not end: {left:?}"));
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    fn end(&mut self, play: &mut impl Play) -> Result<Report, FaultsError> {
         let hurt_for = self.began.elapsed();
         self.drain()?;
+        play.settle(self)?;
         self.shut_down()?;
         for text in leftovers::find(&self.site, &self.key, &self.mounts) {
             self.complain(Wrong::Leaked, text);
         }
         leftovers::remove_node_cgroups(&self.key);
         let journal = self.site.save_journal()?;
-        self.judge(&journal, hurt_for)
+        self.judge(&journal, hurt_for, play)
     }
 
-    fn judge(&mut self, journal: &Path, hurt_for: Duration) -> Result<Report, FaultsError> {
+    fn judge(&mut self, journal: &Path, hurt_for: Duration, play: &mut impl Play) -> Result<Report, FaultsError> {
         let witness = Witness::read(&self.works.witness)?;
         let controller = records::of_controller(journal)?;
         let runs = records::of_runs(&self.site.kept())?;
-        let mut verdict = verdict::judge(&Case {
+        let case = Case {
             plans: &self.plans,
             acknowledged: &self.clients.acknowledged,
             cancelled: &self.clients.cancelled,
@@ -244,7 +301,9 @@ impl Stage {
             witness: &witness,
             controller: &controller,
             runs: &runs,
-        });
+        };
+        let mut verdict = verdict::judge(&case);
+        play.judge(&self.site, &case, &mut verdict)?;
         verdict.violations.append(&mut self.complaints);
         verdict.violations.sort_by_key(|v| v.wrong);
         let text: String = verdict.violations.iter().map(|v| format!("{:?}: {}\n", v.wrong, v.text)).collect();
@@ -257,13 +316,13 @@ impl Stage {
             unacknowledged: self.clients.unacknowledged.len(),
             cancelled: self.clients.cancelled.len(),
             released: self.clients.released.len(),
-            ended_by_themselves: self.site.daemons.iter().map(|d| d.ended_by_itself).sum(),
+            ended_by_themselves: self.site.daemons.iter().chain(&self.site.service).map(|d| d.ended_by_itself).sum(),
             hurt_for,
             took: self.began.elapsed(),
         })
     }
 }
 
-fn millis((low, high): (u32, u32), random: &mut Random) -> Duration {
+pub(super) fn millis((low, high): (u32, u32), random: &mut Random) -> Duration {
     Duration::from_millis(u64::from(random.between(low, high)))
 }

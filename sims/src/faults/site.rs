@@ -3,12 +3,21 @@
 //! are on small disks. Needs root.
 
 use super::daemon::Daemon;
-use crate::minibatch::cluster::{ClusterError, beside, remove, run, without_cluster};
+use crate::{
+    database::{self, Database},
+    minibatch::{
+        cluster::{ClusterError, beside, remove, run, without_cluster},
+        inside::Fallible,
+    },
+};
+use garrick_model::doors;
+use garrick_simulator::random::Random;
 use std::{
     fs::{self, File},
     os::unix::fs::{PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -21,7 +30,13 @@ const LONGEST_COMMAND: &str = "300";
 const DISK_MIB: u64 = 64;
 /// CPUs that each node claims.
 pub const CPUS: u32 = 8;
-const COMMANDS: [&str; 8] = ["sbatch", "sinfo", "scontrol", "swait", "scancel", "squeue", "salloc", "sattach"];
+const COMMANDS: [&str; 9] = ["sbatch", "sinfo", "scontrol", "swait", "scancel", "squeue", "salloc", "sattach", "sdiag"];
+/// And where there is accounting.
+const OF_ACCOUNTING: [&str; 3] = ["sacct", "sacctmgr", "sreport"];
+/// A database's server is started again after so long, milliseconds.
+const SERVER_BACK_MS: (u32, u32) = (50, 1_500);
+/// What a service of accounting recorded is looked for so long.
+const RECORDS_PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a site is made of.
 #[derive(Clone, Debug)]
@@ -34,13 +49,22 @@ pub struct Plan {
     pub slurm_user: (&'static str, u32),
     /// More lines of `slurm.conf`.
     pub settings: String,
+    /// With a service of accounting on the controller's host.
+    pub accounting: Option<Accounting>,
+}
+
+/// A service of accounting.
+#[derive(Clone, Debug)]
+pub struct Accounting {
+    /// Where its records are.
+    pub database: Database,
 }
 
 impl Plan {
     /// The controller runs as root, and every host is trusted.
     pub fn of_root(nodes: u32) -> Self {
         let settings = "SlurmctldParameters=admin_hosts=ALL\nMinJobAge=0\n".to_owned();
-        Self { nodes, strangers: 0, slurm_user: ("root", 0), settings }
+        Self { nodes, strangers: 0, slurm_user: ("root", 0), settings, accounting: None }
     }
 }
 
@@ -88,6 +112,10 @@ pub struct Site {
     pub hosts: Vec<Host>,
     /// One on each host but strangers', in the same order.
     pub daemons: Vec<Daemon>,
+    /// The service of accounting on the controller's host.
+    pub service: Option<Daemon>,
+    /// When the database's server is started again, where it was killed.
+    server_back: Option<Instant>,
     plan: Plan,
     prefix: String,
     keep: bool,
@@ -118,10 +146,18 @@ impl Site {
         if !Self::possible() {
             return Err(ClusterError::Unable("network namespaces need root".to_owned()));
         }
-        let prefix = format!("gf{}", std::process::id() % 1_000_000);
-        let mut site = Self { home, hosts: Vec::new(), daemons: Vec::new(), plan, prefix, keep: false };
+        // Several may be there at a time.
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        let serial = match SERIAL.fetch_add(1, Ordering::Relaxed) {
+            0 => String::new(),
+            serial => format!("x{serial}"),
+        };
+        let prefix = format!("gf{}{serial}", std::process::id() % 1_000_000);
+        let (hosts, daemons) = (Vec::new(), Vec::new());
+        let mut site = Self { home, hosts, daemons, service: None, server_back: None, plan, prefix, keep: false };
         site.make_network()?;
         site.write_files()?;
+        site.start_accounting()?;
         for at in 0..=site.plan.nodes as usize {
             let daemon = site.daemon(at)?;
             site.daemons.push(daemon);
@@ -207,6 +243,89 @@ impl Site {
         self.home.join("bin")
     }
 
+    /// The service's configuration.
+    pub fn accounting_conf(&self) -> PathBuf {
+        self.home.join("slurmdbd.conf")
+    }
+
+    /// Are records on a server, which may be killed?
+    pub fn has_server(&self) -> bool {
+        self.plan.accounting.as_ref().is_some_and(|accounting| accounting.database.server.is_some())
+    }
+
+    /// `kill -9` of the service of accounting, if it runs.
+    pub fn kill_service(&mut self) -> Option<u32> {
+        let service = self.service.as_mut()?;
+        let pid = service.pid()?;
+        service.kill();
+        Some(pid)
+    }
+
+    /// `kill -9` of the server of the database, if it runs. It is started again by [`Self::supervise`].
+    pub fn kill_server(&mut self, random: &mut Random) -> bool {
+        let database = self.plan.accounting.as_ref().map(|accounting| &accounting.database);
+        let Some(server) = database.and_then(|database| database.server.as_ref()) else { return false };
+        if self.server_back.is_some() {
+            return false;
+        }
+        server.kill();
+        let pause = u64::from(random.between(SERVER_BACK_MS.0, SERVER_BACK_MS.1));
+        self.server_back = Some(Instant::now() + Duration::from_millis(pause));
+        true
+    }
+
+    /// Starts again what has ended and is to be started again.
+    pub fn supervise(&mut self, random: &mut Random, now: Instant) -> Result<(), ClusterError> {
+        let Self { daemons, hosts, service, .. } = self;
+        for (daemon, host) in daemons.iter_mut().zip(hosts.iter()) {
+            daemon.supervise(host, random, now)?;
+        }
+        if let Some(service) = service {
+            service.supervise(&hosts[0], random, now)?;
+        }
+        if self.server_back.is_some_and(|at| at <= now) {
+            self.server_back = None;
+            let database = self.plan.accounting.as_ref().map(|accounting| &accounting.database);
+            database.and_then(|database| database.server.as_ref()).into_iter().for_each(|server| server.run());
+        }
+        Ok(())
+    }
+
+    /// What its controller has not heard to be recorded.
+    ///
+    /// # Errors
+    /// The controller does not answer.
+    pub fn accounting_queue(&self) -> Fallible<u64> {
+        let said = run(&mut self.command(0, "sdiag"))?;
+        let line = said.lines().find_map(|line| line.strip_prefix("DBD Agent queue size:"));
+        Ok(line.ok_or("sdiag does not say what waits for accounting")?.trim().parse()?)
+    }
+
+    /// Waits until all that has happened is recorded.
+    ///
+    /// # Errors
+    /// It never is, or the controller does not answer.
+    pub fn await_records(&self) -> Fallible<()> {
+        let began = Instant::now();
+        while self.accounting_queue()? > 0 {
+            if began.elapsed() > RECORDS_PATIENCE {
+                return Err("the service of accounting is behind for ever".into());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    }
+
+    /// The folder of the doors on the controller's host, as seen from here.
+    pub fn doors(&self) -> Option<PathBuf> {
+        Some(self.hosts.first()?.sees(Path::new("/run/garrick")).join(self.key()?))
+    }
+
+    /// The door of the service of accounting, as seen from here.
+    pub fn accounting_door(&self) -> Option<PathBuf> {
+        Some(self.doors()?.join(doors::ACCOUNTING))
+    }
+
     /// Where epilogs put the journals of runs that are over.
     pub fn kept(&self) -> PathBuf {
         self.home.join("kept")
@@ -222,7 +341,8 @@ impl Site {
         for folder in [&bin, &self.kept(), &self.home.join("out")] {
             fs::create_dir_all(folder).map_err(failed("create", folder))?;
         }
-        for name in COMMANDS {
+        let of_accounting = self.plan.accounting.iter().flat_map(|_| OF_ACCOUNTING);
+        for name in COMMANDS.into_iter().chain(of_accounting) {
             symlink("garrick", bin.join(name)).map_err(failed("link", &bin.join(name)))?;
         }
         // Not links to where they were built: that folder may be closed to other users.
@@ -231,6 +351,7 @@ impl Site {
             ("srun", "srun"),
             ("slurmctld", "noded"),
             ("slurmd", "noded"),
+            ("slurmdbd", "noded"),
             ("noded", "noded"),
             ("stepd", "stepd"),
         ] {
@@ -263,6 +384,16 @@ impl Site {
             conf +=
                 &format!("NodeName={node} NodeAddr={address} NodeHostname={hostname} CPUs={CPUS} RealMemory=100000\n");
         }
+        if let Some(Accounting { database }) = &self.plan.accounting {
+            conf += "AccountingStorageType=accounting_storage/slurmdbd\n";
+            let path = self.accounting_conf();
+            let text = format!(
+                "DbdHost=localhost\nSlurmUser={}\nPidFile={home}/dbd.pid\n{}",
+                self.plan.slurm_user.0,
+                database.lines()
+            );
+            database::write_settings(&path, &text).map_err(failed("write", &path))?;
+        }
         conf += "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n";
         let (path, key) = (self.conf(), self.home.join("slurm.key"));
         fs::write(&path, conf).map_err(failed("write", &path))?;
@@ -285,6 +416,17 @@ impl Site {
         let mut daemon = Daemon::new(self.bin().join(program), args, log);
         daemon.start(host)?;
         Ok(daemon)
+    }
+
+    fn start_accounting(&mut self) -> Result<(), ClusterError> {
+        if self.plan.accounting.is_some() {
+            let args = ["-D", "-f"].map(ToOwned::to_owned).into_iter();
+            let args = args.chain([self.accounting_conf().to_string_lossy().into_owned()]).collect();
+            let mut daemon = Daemon::new(self.bin().join("slurmdbd"), args, self.home.join("slurmdbd.log"));
+            daemon.start(&self.hosts[0])?;
+            self.service = Some(daemon);
+        }
+        Ok(())
     }
 
     fn wait_for_nodes(&self) -> Result<(), ClusterError> {
@@ -362,7 +504,7 @@ pub fn append(path: &Path) -> Result<File, ClusterError> {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        for daemon in &mut self.daemons {
+        for daemon in self.daemons.iter_mut().chain(&mut self.service) {
             daemon.kill();
         }
         for pid in super::population::with_text(&self.home.to_string_lossy()) {

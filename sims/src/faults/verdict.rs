@@ -16,7 +16,7 @@ use garrick_model::state::{ExitStatus, JobState, Reason, StepState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Starts of a step manager that are allowed after the first, before a run is given up.
-const RESTARTS: u32 = garrick_agent::RESTARTS as u32;
+pub(super) const RESTARTS: u32 = garrick_agent::RESTARTS as u32;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +88,7 @@ impl Verdict {
         self.violations.iter().filter(|v| v.wrong == wrong).count()
     }
 
-    fn found(&mut self, wrong: Wrong, text: String) {
+    pub(super) fn found(&mut self, wrong: Wrong, text: String) {
         self.violations.push(Violation { wrong, text });
     }
 }
@@ -349,7 +349,7 @@ fn state_of(exit: ExitStatus) -> StepState {
 }
 
 /// The exit status that the step's tasks announced, if all of them did, and truly.
-fn own_end(case: &Case<'_>, seen: Option<&StepSeen>) -> Option<ExitStatus> {
+pub(super) fn own_end(case: &Case<'_>, seen: Option<&StepSeen>) -> Option<ExitStatus> {
     let seen = seen?;
     let tasks = case.plans.get(&seen.serial)?.tasks_of(seen.index) as usize;
     let code = step_code(seen.serial, seen.index);

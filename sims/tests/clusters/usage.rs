@@ -6,6 +6,7 @@ use std::process::Command;
 #[test]
 fn help_goes_to_standard_output_and_is_no_failure() {
     for (name, program) in [
+        ("garrick-accounting", env!("CARGO_BIN_EXE_garrick-accounting")),
         ("garrick-attacks", env!("CARGO_BIN_EXE_garrick-attacks")),
         ("garrick-faults", env!("CARGO_BIN_EXE_garrick-faults")),
         ("garrick-minibatch", env!("CARGO_BIN_EXE_garrick-minibatch")),

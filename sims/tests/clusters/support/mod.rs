@@ -9,6 +9,11 @@ use std::{
 
 /// What a runner prints in its short form, which has to be a success. `None`: it cannot run here, and that was said.
 pub fn short_form(runner: &str) -> Option<String> {
+    short_form_of(runner, &["--short"])
+}
+
+/// The same, with the words for it.
+pub fn short_form_of(runner: &str, words: &[&str]) -> Option<String> {
     let runner = Path::new(runner);
     if !Site::possible() {
         eprintln!("skipped: needs root and network namespaces");
@@ -20,7 +25,7 @@ pub fn short_form(runner: &str) -> Option<String> {
             return None;
         }
     }
-    let started = Command::new(runner).arg("--short").stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let started = Command::new(runner).args(words).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut ran = started.expect("it was built with this test");
     let (mut out, said) = (String::new(), ran.stdout.take().expect("it is piped"));
     // Shown at once, past what the test harness keeps back: of a runner that never ends, this is all that is known.
