@@ -30,6 +30,7 @@ use garrick_model::{
     ids::RequestId,
     messages::encoded_bytes,
     spec::JobKind,
+    time::Timestamp,
 };
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{LinkError, Receiver, Sender};
@@ -150,6 +151,7 @@ impl AccountingFeed {
         if self.log.followers().contains_key(ACCOUNTING) {
             answered(|done| self.log.unregister(ACCOUNTING, done)).await?;
             site_changed(&self.frontend).await;
+            self.env.set_accounting_away(None);
             tracing::info!("accounting is off: nothing is kept for it any more");
         }
         Ok(())
@@ -157,11 +159,13 @@ impl AccountingFeed {
 
     async fn feed(&self) {
         let mut pause = FIRST_PAUSE;
+        self.env.set_accounting_away(Some(Timestamp::now()));
         loop {
             let (began, before) = (Instant::now(), self.fed.load(Ordering::Relaxed));
             match self.session().await {
                 Ok(()) => return,
                 Err(error) => {
+                    self.env.set_accounting_away(Some(Timestamp::now()));
                     // One that stored something was there: it is looked for again at once.
                     if began.elapsed() > LONGEST_PAUSE || self.fed.load(Ordering::Relaxed) > before {
                         pause = FIRST_PAUSE;
@@ -275,6 +279,7 @@ impl AccountingFeed {
         let Kept::Welcome { stored, whole } = link.answer().await? else { return Err(FeedError::Unexpected) };
         let whole = self.begin(&mut link, stored, whole).await?;
         self.fed.store(link.stored.0, Ordering::Relaxed);
+        self.env.set_accounting_away(None);
         tracing::info!(stored = link.stored.0, "the service of accounting is fed");
         let mut follower = self.log.subscribe(link.stored.next())?;
         if !whole {

@@ -11,6 +11,7 @@ use garrick_model::{
         command::{CommandReply, CommandRequest, JobAction, JobSelector, TraceLine},
         priority::{JobPriority, PriorityWeights},
         shares::{AssocView, SharesBoard},
+        statistics::AccountingQueue,
     },
     refusal::Refusal,
     time::Timestamp,
@@ -107,6 +108,10 @@ fn serve(mut socket: UnixStream, answer: fn(CommandRequest) -> Vec<CommandReply>
     }
 }
 
+fn pong(accounting: AccountingQueue) -> CommandReply {
+    CommandReply::Pong { host: "host1".to_owned(), version: "0".to_owned(), accounting }
+}
+
 /// Knows no job, node or partition; denies what concerns job 5; everything else is done.
 fn knows_nothing(request: CommandRequest) -> Vec<CommandReply> {
     let per_job = |jobs: Vec<JobSelector>| {
@@ -118,7 +123,7 @@ fn knows_nothing(request: CommandRequest) -> Vec<CommandReply> {
         vec![CommandReply::PerJob(jobs.into_iter().map(|j| (j.clone(), result(&j))).collect())]
     };
     match request {
-        CommandRequest::Ping => vec![CommandReply::Pong { host: "host1".to_owned(), version: "0".to_owned() }],
+        CommandRequest::Ping => vec![pong(AccountingQueue::default())],
         CommandRequest::ListJobs { jobs, .. } if !jobs.is_empty() => vec![CommandReply::Refused(Refusal::InvalidJobId)],
         CommandRequest::ListJobs { .. } => vec![CommandReply::Jobs { jobs: Vec::new(), at: Timestamp(0), more: false }],
         CommandRequest::ListSteps { .. } => {
@@ -264,6 +269,15 @@ fn cancelling_says_what_was_refused_and_nothing_of_what_is_over() {
 fn ping_tells_whether_the_controller_is_there() {
     let place = Place::answering(knows_nothing);
     assert_eq!(place.run(&["scontrol", "ping"]), said("Slurmctld(primary) at host1 is UP\n", "", 0));
+    let place = Place::answering(|_| {
+        vec![pong(AccountingQueue { events: 12, stored: 345, away_since: Some(Timestamp::from_secs(1_795_780_200)) })]
+    });
+    let (out, ..) = place.run(&["scontrol", "ping"]);
+    let (begin, end) = (
+        "Slurmctld(primary) at host1 is UP\nSlurmdbd is away since 20",
+        ": 12 events after position 345 of the log wait for it\n",
+    );
+    assert!(out.starts_with(begin) && out.ends_with(end), "{out}");
     let (out, _, code) = Place::empty().run(&["scontrol", "ping"]);
     assert_eq!((out.as_str(), code), ("Slurmctld(primary) at host1 is DOWN\n", 1));
 }

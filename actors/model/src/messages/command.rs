@@ -15,7 +15,7 @@ use crate::{
         records::RecordsPlace,
         request_change::RequestChange,
         shares::SharesBoard,
-        statistics::Statistics,
+        statistics::{AccountingQueue, Statistics},
         stepd::StepsOrder,
     },
     outlook::Outlook,
@@ -567,6 +567,9 @@ pub struct JobChange {
     pub account: Option<String>,
     /// SiteFactor.
     pub site_factor: Option<i32>,
+    /// ResetAccrueTime: it gains priority by age from now on.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reset_accrue_time: bool,
     /// Switches: how many, 0 for none, and for how many seconds at most.
     pub switches: Option<(u32, Option<u64>)>,
     /// SegmentSize; 0 for none.
@@ -682,6 +685,7 @@ impl JobChange {
             priority: None,
             nice: None,
             site_factor: None,
+            reset_accrue_time: false,
             name: None,
             comment: None,
             admin_comment: None,
@@ -862,6 +866,9 @@ pub enum CommandReply {
         host: String,
         /// Program version.
         version: String,
+        /// What waits for accounting.
+        #[serde(default)]
+        accounting: AccountingQueue,
     },
     /// To `SubmitJob`.
     Submitted {

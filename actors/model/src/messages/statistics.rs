@@ -13,8 +13,8 @@ pub struct Statistics {
     pub since: Timestamp,
     /// Requests of commands that are being served, this one included.
     pub serving: u32,
-    /// Events that the service of accounting has not stored yet, as far as the log was told.
-    pub accounting_queue: u64,
+    /// What waits for the service of accounting.
+    pub accounting: AccountingQueue,
     /// Jobs.
     pub jobs: JobCounts,
     /// All passes of the scheduler.
@@ -27,6 +27,18 @@ pub struct Statistics {
     pub users: Vec<UserCount>,
     /// What reading the clock a thousand times took when the controller was started.
     pub clock_micros: u64,
+}
+
+/// What waits for the service of accounting (`slurmdbd`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AccountingQueue {
+    /// Events that it has not stored yet, as far as the log was told.
+    pub events: u64,
+    /// The position of the log up to which it has stored all.
+    pub stored: u64,
+    /// Since when it has been away; `None`: it is fed, or there is to be none.
+    pub away_since: Option<Timestamp>,
 }
 
 /// Counts of jobs.

@@ -246,7 +246,7 @@ impl FrontendHands {
         match ask {
             HostAsk::Identity => {
                 let (host, version) = host.identity();
-                replies.send(CommandReply::Pong { host, version });
+                replies.send(CommandReply::Pong { host, version, accounting: env.accounting_queue() });
             }
             HostAsk::ShowConfig => {
                 let pairs = host.show_config(&env.config(), env.ids.peek());
@@ -308,8 +308,8 @@ impl FrontendHands {
     fn statistics(&mut self, env: &Env, request: u64) -> Came<FrontendInput> {
         // This one included.
         let serving = u32::try_from(self.askers.len()).unwrap_or(u32::MAX);
-        let accounting_queue = env.queued_for_accounting();
-        let mut counted = Box::new(Statistics { serving, accounting_queue, ..env.counted.read(Timestamp::now()) });
+        let accounting = env.accounting_queue();
+        let mut counted = Box::new(Statistics { serving, accounting, ..env.counted.read(Timestamp::now()) });
         for job in env.boards.jobs.live() {
             counted.jobs.pending += u64::from(job.state.waits());
             counted.jobs.running += u64::from(job.state == JobState::Running);

@@ -43,7 +43,10 @@ use garrick_model::{
     config::{Config, Enforce, EnforceWord},
     entities::{Entities, association::AssocId, relative},
     ids::{JobId, NodeIndex, RequestId},
-    messages::node::{JobCredential, NodeToController, SwitchPath},
+    messages::{
+        node::{JobCredential, NodeToController, SwitchPath},
+        statistics::AccountingQueue,
+    },
     packed_steps::StepTally,
     reservation::Reservation,
     time::Timestamp,
@@ -173,6 +176,8 @@ pub struct Env {
     fair: Board<Arc<FairShares>>,
     /// What limits go by of them.
     factors: Board<Arc<Factors>>,
+    /// Since when the service of accounting has been away.
+    accounting_away: Mutex<Option<Timestamp>>,
     /// Topologies, and the configuration that they were made from.
     topologies: RwLock<Option<(Arc<Config>, Arc<Topologies>)>>,
 }
@@ -209,6 +214,7 @@ impl Env {
             accounts_change: Mutex::default(),
             fair: Board::default(),
             factors: Board::default(),
+            accounting_away: Mutex::default(),
             topologies: RwLock::new(None),
         }
     }
@@ -327,10 +333,19 @@ impl Env {
         JobSite { keeps_step_records, accounts: self.accounts(), ..job_site(config, epoch) }
     }
 
-    /// Events of the log that the service of accounting has not acknowledged.
-    pub fn queued_for_accounting(&self) -> u64 {
+    /// What waits for the service of accounting: events that it has not acknowledged.
+    pub fn accounting_queue(&self) -> AccountingQueue {
         let log = &self.ports.log;
-        log.followers().get(ACCOUNTING).map_or(0, |stored| log.committed().0.saturating_sub(stored.0))
+        let Some(stored) = log.followers().get(ACCOUNTING).copied() else { return AccountingQueue::default() };
+        let events = log.committed().0.saturating_sub(stored.0);
+        let away_since = *self.accounting_away.lock().unwrap_or_else(PoisonError::into_inner);
+        AccountingQueue { events, stored: stored.0, away_since }
+    }
+
+    /// The service of accounting is away from then on, unless it was already; `None`: it is there.
+    pub fn set_accounting_away(&self, now: Option<Timestamp>) {
+        let mut since = self.accounting_away.lock().unwrap_or_else(PoisonError::into_inner);
+        *since = now.map(|now| since.unwrap_or(now));
     }
 
     /// Computes them again from the configuration.

@@ -56,7 +56,7 @@ fn process(counted: &Statistics) -> Map<String, Value> {
         "agent_queue_size": 0,
         "agent_count": 0,
         "agent_thread_count": 0,
-        "dbd_agent_queue_size": counted.accounting_queue,
+        "dbd_agent_queue_size": counted.accounting.events,
         "gettimeofday_latency": counted.clock_micros,
         "jobs_submitted": jobs.submitted,
         "jobs_started": jobs.started,

@@ -26,7 +26,12 @@ pub fn write(
     writeln!(out, "{RULE}\nsdiag output at {}\nData since      {}\n{RULE}", at(statistics.at), at(statistics.since))?;
     writeln!(out, "Server thread count:  {}", statistics.serving)?;
     writeln!(out, "RPC queue enabled:    0\nAgent queue size:     0\nAgent count:          0")?;
-    writeln!(out, "Agent thread count:   0\nDBD Agent queue size: {}\n", statistics.accounting_queue)?;
+    let accounting = &statistics.accounting;
+    writeln!(out, "Agent thread count:   0\nDBD Agent queue size: {}", accounting.events)?;
+    if let Some(since) = accounting.away_since {
+        writeln!(out, "DBD Agent position:   {}\nDBD away since:       {}", accounting.stored, at(since))?;
+    }
+    writeln!(out)?;
     jobs(out, statistics, &at)?;
     passes(out, statistics)?;
     plans(out, &statistics.plans, &at)?;
@@ -116,7 +121,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::testing::clock;
-    use garrick_model::messages::statistics::{Cycles, JobCounts, PassCounts, RequestCount, UserCount};
+    use garrick_model::messages::statistics::{
+        AccountingQueue, Cycles, JobCounts, PassCounts, RequestCount, UserCount,
+    };
 
     fn counted() -> Statistics {
         Statistics {
@@ -136,6 +143,17 @@ mod tests {
             users: vec![UserCount { uid: 0, count: 321, micros: 26_632 }],
             ..Statistics::default()
         }
+    }
+
+    #[test]
+    fn the_queue_for_accounting_is_announced_while_the_service_is_away() {
+        let away_since = Some(Timestamp::from_secs(1_795_780_200));
+        let away = AccountingQueue { events: 12, stored: 345, away_since };
+        let told = report(&Statistics { accounting: away, ..counted() });
+        let lines = "DBD Agent queue size: 12\nDBD Agent position:   345\nDBD away since:       ";
+        assert!(told.contains(lines) && told.contains("(1795780200)\n\nJobs submitted: 2\n"), "{told}");
+        let there = report(&Statistics { accounting: AccountingQueue { away_since: None, ..away }, ..counted() });
+        assert!(there.contains("DBD Agent queue size: 12\n\nJobs submitted: 2\n"), "{there}");
     }
 
     fn report(statistics: &Statistics) -> String {

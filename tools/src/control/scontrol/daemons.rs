@@ -6,20 +6,23 @@ use garrick_asking::cluster::{Cluster, ClusterError};
 use garrick_model::{
     config::{DebugFlags, LogChange, LogLevel},
     hostlist,
-    messages::command::{CommandReply, CommandRequest},
+    messages::{
+        command::{CommandReply, CommandRequest},
+        statistics::AccountingQueue,
+    },
     refusal::Refusal,
 };
-use garrick_render::json;
+use garrick_render::{clock::Clock, json};
 use std::time::Instant;
 
 /// Is the controller there?
 pub fn ping(session: &mut Session) -> i32 {
     let asked = Instant::now();
     let answer = session.cluster().and_then(|c| c.ask(&CommandRequest::Ping));
-    let (host, word, code) = match answer {
-        Ok(CommandReply::Pong { host, .. }) => (host, "UP", 0),
+    let (host, word, code, accounting) = match answer {
+        Ok(CommandReply::Pong { host, accounting, .. }) => (host, "UP", 0, accounting),
         Err(error @ ClusterError::Unknown(_)) => return error.tell_as(&session.console),
-        Ok(_) | Err(_) => (controller_host(), "DOWN", 1),
+        Ok(_) | Err(_) => (controller_host(), "DOWN", 1, AccountingQueue::default()),
     };
     if let Some(form) = session.manner.form {
         let latency_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -28,7 +31,15 @@ pub fn ping(session: &mut Session) -> i32 {
         // It says whether there is one: that is no failure (seen in 26.05.3).
         return session.print(|out| form.write(out, document));
     }
-    session.print(|out| writeln!(out, "Slurmctld(primary) at {host} is {word}")).max(code)
+    let away = away(&accounting, &Clock::system());
+    session.print(|out| write!(out, "Slurmctld(primary) at {host} is {word}\n{away}")).max(code)
+}
+
+/// What is said of accounting while its service is away; nothing otherwise, as Slurm says nothing of it.
+fn away(accounting: &AccountingQueue, clock: &Clock) -> String {
+    let AccountingQueue { events, stored, away_since: Some(since) } = accounting else { return String::new() };
+    let since = clock.at(*since);
+    format!("Slurmdbd is away since {since}: {events} events after position {stored} of the log wait for it\n")
 }
 
 /// The cluster's name, whether or not its controller is there.
