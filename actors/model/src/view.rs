@@ -101,6 +101,28 @@ pub struct PriorityTerms {
     pub fixed: bool,
     /// `SiteFactor`.
     pub site: i32,
+    /// Since when it gains priority by age.
+    #[serde(skip_serializing_if = "Accrual::is_usual")]
+    pub accrual: Accrual,
+}
+
+/// Since when a waiting job gains priority by age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Accrual {
+    /// Since it became eligible: no limit on how many may stands in its way.
+    #[default]
+    Eligible,
+    /// It does not yet: as many gain as may.
+    Waits,
+    /// Since then.
+    Since(Timestamp),
+}
+
+impl Accrual {
+    /// As it is without limits.
+    pub const fn is_usual(&self) -> bool {
+        matches!(self, Self::Eligible)
+    }
 }
 
 /// A job as its owner shows it.
@@ -230,6 +252,16 @@ pub struct JobView {
 }
 
 impl JobView {
+    /// Since when it gains priority by age (`AccrueTime`), or until its run gained; `None`: it does not.
+    pub fn accrue_time(&self) -> Option<Timestamp> {
+        match self.terms.accrual {
+            _ if self.state.waits() && !self.eligible => None,
+            Accrual::Eligible => self.eligible_time,
+            Accrual::Waits => None,
+            Accrual::Since(at) => Some(at),
+        }
+    }
+
     /// How often it was requeued, with the requeue that waits until its nodes are clean.
     pub fn restart_count(&self) -> u32 {
         self.restarts.saturating_add(u32::from(self.runs_again))

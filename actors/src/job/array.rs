@@ -12,7 +12,7 @@ use crate::messages::{
 use garrick_events::{
     event::ControllerEvent,
     records::{
-        job::{Afterwards, End, JobRecord, Phase, TaskOutcome},
+        job::{Afterwards, End, JobRecord, Phase, TaskMark, TaskOutcome},
         job_event::JobEvent,
     },
 };
@@ -25,7 +25,47 @@ use garrick_model::{
     time::Timestamp,
 };
 use garrick_plan::proposals::StartProposal;
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+/// What follows from an array's list of tasks. With thousands of tasks, a look at all of them for each change of one would take
+/// seconds in all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tasks {
+    /// Index of each task with a job of its own.
+    index: HashMap<JobId, u32>,
+    /// Tasks that are known to run; requeued tasks are not counted.
+    running: u32,
+    /// How often the list was changed.
+    pub(super) changes: u64,
+}
+
+impl Tasks {
+    pub(super) fn of(record: &JobRecord) -> Self {
+        let all = || record.array.iter().flat_map(|array| &array.tasks);
+        Self {
+            index: all().map(|(index, mark)| (mark.job, *index)).collect(),
+            running: u32::try_from(all().filter(|(_, mark)| runs(mark)).count()).unwrap_or(u32::MAX),
+            changes: 0,
+        }
+    }
+
+    /// An event of the array's record was applied.
+    pub(super) fn note(&mut self, event: &JobEvent) {
+        match event {
+            JobEvent::TaskSplit { index, job } => drop(self.index.insert(*job, *index)),
+            JobEvent::TaskNews { .. } => {}
+            _ => return,
+        }
+        self.changes += 1;
+    }
+}
+
+const fn runs(mark: &TaskMark) -> bool {
+    mark.started.is_some() && mark.over.is_none()
+}
 
 impl JobCore {
     /// Gives a waiting task a record of its own, and passes the proposal to it.
@@ -119,8 +159,9 @@ impl JobCore {
 
     /// Handles news of a task that was split off.
     pub(super) fn task_news(&mut self, job: JobId, fact: &JobFact, turn: &mut Turn<'_>) {
-        let Some(array) = &self.record.array else { return };
-        let Some((&index, mark)) = array.tasks.iter().find(|(_, mark)| mark.job == job) else { return };
+        let Some(&index) = self.tasks.index.get(&job) else { return };
+        let ran = self.task_runs(index);
+        let Some(mark) = self.record.array.as_ref().and_then(|array| array.tasks.get(&index)) else { return };
         let started = mark.started.or(fact.started);
         let waits = fact.started.is_none() && fact.over.is_none();
         self.touched |=
@@ -130,14 +171,22 @@ impl JobCore {
             let (over, exit) = (fact.over, fact.exit);
             self.save(JobEvent::TaskNews { index, started, over, exit }, turn);
         }
+        match (ran, self.task_runs(index)) {
+            (false, true) => self.tasks.running += 1,
+            (true, false) => self.tasks.running = self.tasks.running.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    /// Is that task known to run? Not if it is back in the queue.
+    fn task_runs(&self, index: u32) -> bool {
+        let mark = self.record.array.as_ref().and_then(|array| array.tasks.get(&index));
+        mark.is_some_and(|mark| runs(mark) && !self.back_in_queue.contains(&mark.job))
     }
 
     /// Tasks that are known to run; requeued tasks are not counted.
-    pub(super) fn running_tasks(&self) -> u32 {
-        let tasks = self.record.array.iter().flat_map(|array| array.tasks.values());
-        let running = tasks.filter(|mark| mark.started.is_some() && mark.over.is_none());
-        let running = running.filter(|mark| !self.back_in_queue.contains(&mark.job));
-        u32::try_from(running.count()).unwrap_or(u32::MAX)
+    pub(super) const fn running_tasks(&self) -> u32 {
+        self.tasks.running
     }
 
     /// The job with the array's record, if this is a task with a record of its own.
@@ -165,7 +214,8 @@ impl JobCore {
 
     /// Another job asks for this one's state. A task whose end is noted waits only for that answer.
     pub(super) fn subscribed(&mut self, by: JobId, turn: &mut Turn<'_>) {
-        let mark = self.record.array.as_ref().and_then(|a| a.tasks.values().find(|mark| mark.job == by));
+        let index = self.tasks.index.get(&by);
+        let mark = self.record.array.as_ref().zip(index).and_then(|(array, index)| array.tasks.get(index));
         let fact = if mark.is_some_and(|mark| mark.over.is_some()) {
             let (job, tasks) = (self.record.id, std::collections::BTreeMap::new());
             JobFact { job, started: None, over: None, some_failed: false, tasks, exit: None, noted: true }

@@ -257,6 +257,9 @@ impl JobCore {
         let before = &self.record.spec;
         let asks_anew = change.dependencies.is_some() || spec.dependencies != before.dependencies;
         self.calculated = self.calculated.map(|calculated| shifted(calculated, before.nice, spec.nice));
+        if std::mem::take(&mut change.reset_accrue_time) {
+            self.reset_accrual(turn);
+        }
         if change != JobChange::default() {
             let revision = Revision::new(&self.record, &change, spec, resolved);
             self.save(JobEvent::Revised(Box::new(revision)), turn);
@@ -287,6 +290,7 @@ impl JobCore {
     fn update_running(&mut self, by: Authority, mut change: JobChange, turn: &mut Turn<'_>) -> Result<(), Refusal> {
         // Only the controller says how nodes are shared, and it does so while a job waits.
         change.sharing = None;
+        change.reset_accrue_time = false;
         self.permits(by, &change, turn.now)?;
         let current = self.shown_limit();
         if let Some((at, run)) = change.end_time.take().zip(self.record.phase.working()) {

@@ -3,6 +3,7 @@
 //! state (a commit in progress, waiting requests) is rebuilt or asked for again after a restart.
 
 use super::{
+    array::Tasks,
     effects::{JobEffect, JobErrand, JobShown},
     het::{Granted, HetState},
     reports::EarlierNews,
@@ -36,7 +37,7 @@ use garrick_model::{
     spec::JobSpec,
     state::Reason,
     time::Timestamp,
-    view::JobView,
+    view::{Accrual, JobView},
 };
 use garrick_plan::proposals::StartProposal;
 use std::{
@@ -113,6 +114,8 @@ pub struct JobCore {
     pub(super) awaits_news: bool,
     /// Tasks of this array that ran once and wait again; asked for again when the owner is rebuilt.
     pub(super) back_in_queue: BTreeSet<JobId>,
+    /// What follows from the array's list of tasks, which may be long: counted on with each change of it.
+    pub(super) tasks: Tasks,
     /// The program of the site that runs for it, as far as this life of the owner knows.
     pub(super) script: Option<(Sluid, Script)>,
     /// Its user was told of the parts of its time limit that were over by then, or will not be.
@@ -193,6 +196,7 @@ impl Turn<'_> {
 impl JobCore {
     /// From a record: a new job's, or a replayed one.
     pub fn new(record: JobRecord, site: Arc<JobSite>) -> Self {
+        let tasks = Tasks::of(&record);
         Self {
             shown_spec: view::shown_spec(&record.spec),
             tally: record.steps,
@@ -217,6 +221,7 @@ impl JobCore {
             het: HetState::default(),
             awaits_news: false,
             back_in_queue: BTreeSet::new(),
+            tasks,
             script: None,
             parts_told: Timestamp(0),
             touched: true,
@@ -369,6 +374,7 @@ impl JobCore {
             JobInput::Unparked { attempt, node, granted } => self.unparked(attempt, &node, granted, &mut turn),
             JobInput::Considered { reason, expected } => self.considered(reason, expected, &turn),
             JobInput::Priority(priority) => self.calculated(priority),
+            JobInput::Accrues { accrual, tasks } => self.accrues(accrual, tasks, &mut turn),
             JobInput::Reserved { attempt, node, result } => self.reserved(attempt, node, result, &mut turn),
             JobInput::LicensesReserved { attempt, granted } => self.licenses_reserved(attempt, granted, &mut turn),
             JobInput::Report { node, seq, report } => {
@@ -471,6 +477,7 @@ impl JobCore {
             cause = event.name(),
             "job.move"
         );
+        self.tasks.note(&event);
         told::tell(&self.record, &event);
         self.touched = true;
         let saved_at = turn.out.len();
@@ -499,12 +506,8 @@ impl JobCore {
     }
 
     /// What other jobs are told about: only changes of this are sent.
-    fn progress(&self) -> (bool, bool, usize) {
-        let marks = self.record.array.as_ref().map_or(0, |a| {
-            a.tasks.values().map(|t| usize::from(t.started.is_some()) + usize::from(t.over.is_some())).sum::<usize>()
-                + a.tasks.len()
-        });
-        (self.record.phase.run().is_some_and(|r| r.started.is_some()), self.is_over(), marks)
+    fn progress(&self) -> (bool, bool, u64) {
+        (self.record.phase.run().is_some_and(|r| r.started.is_some()), self.is_over(), self.tasks.changes)
     }
 
     fn timer(&mut self, timer: JobTimer, turn: &mut Turn<'_>) {
@@ -550,6 +553,33 @@ impl JobCore {
         if self.site.multifactor && !self.record.terms.fixed && !self.is_over() {
             self.touched |= self.priority() != priority;
             self.calculated = Some(priority);
+        }
+    }
+
+    /// The scheduler's decision since when it gains priority by age. What does not come about is decided again.
+    fn accrues(&mut self, accrual: Accrual, tasks: Option<u32>, turn: &mut Turn<'_>) {
+        if !matches!(self.record.phase, Phase::Pending) {
+            return;
+        }
+        let waiting =
+            self.record.array.as_ref().filter(|_| self.record.array_task.is_none()).map(|array| &array.pending);
+        if let (Some(some), Some(waiting)) = (tasks, waiting)
+            && (some as usize) < waiting.len()
+        {
+            // One of the tasks may be about to start.
+            if self.commit.is_none() {
+                let chosen: BTreeSet<u32> = waiting.iter().copied().take(some as usize).collect();
+                self.split_for(&chosen, &JobInput::Accrues { accrual, tasks: None }, turn);
+            }
+        } else if self.record.terms.accrual != accrual {
+            self.save(JobEvent::Accrues(accrual), turn);
+        }
+    }
+
+    /// A job that gains priority by age loses what it has gained (scontrol(1), `ResetAccrueTime`).
+    pub(super) fn reset_accrual(&mut self, turn: &mut Turn<'_>) {
+        if self.is_eligible(turn.now) && self.record.terms.accrual != Accrual::Waits {
+            self.save(JobEvent::Accrues(Accrual::Since(turn.now)), turn);
         }
     }
 

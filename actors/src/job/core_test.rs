@@ -34,7 +34,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason},
     testing::{array, depends_on as depends, spec},
     time::{TimeLimit, Timestamp},
-    view::{JobView, StepCounts, StepRows},
+    view::{Accrual, JobView, StepCounts, StepRows},
 };
 use garrick_plan::proposals::StartProposal;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -1514,6 +1514,53 @@ fn calculated_priorities_are_shown_and_not_saved() {
     job.order(JobCommand::Release).unwrap();
     job.send(JobInput::Priority(81));
     assert_eq!(job.view().priority, 81);
+    assert_eq!(job.replayed(), *job.core.record());
+}
+
+#[test]
+fn since_when_a_job_gains_priority_by_age_is_saved_and_ends_with_its_run() {
+    let mut job = Bench::with(spec());
+    let accrues = |accrual| JobInput::Accrues { accrual, tasks: None };
+    let reset = || JobCommand::Update(Box::new(JobChange { reset_accrue_time: true, ..JobChange::default() }));
+    assert_eq!((job.view().accrue_time(), job.view().terms.accrual), (job.view().eligible_time, Accrual::Eligible));
+    let out = job.send(accrues(Accrual::Waits));
+    let saved = |effect: &JobEffect| matches!(effect, JobEffect::Save(ControllerEvent::Job { event, .. }) if **event == JobEvent::Accrues(Accrual::Waits));
+    assert!(out.iter().any(saved), "{out:?}");
+    assert_eq!(job.view().accrue_time(), None);
+    assert!(job.send(accrues(Accrual::Waits)).is_empty(), "it was told before");
+    job.order(reset()).unwrap();
+    assert_eq!(job.view().accrue_time(), None, "it has nothing to lose");
+    job.send(accrues(Accrual::Since(Timestamp(5))));
+    assert_eq!(job.view().accrue_time(), Some(Timestamp(5)));
+    job.order(JobCommand::Hold { admin: false }).unwrap();
+    assert_eq!(job.view().accrue_time(), None);
+    job.order(reset()).unwrap();
+    job.order(JobCommand::Release).unwrap();
+    assert_eq!(job.view().accrue_time(), Some(Timestamp(5)), "until the scheduler says something else");
+    job.order(reset()).unwrap();
+    assert_eq!(job.view().accrue_time(), Some(job.now));
+    assert_eq!(job.replayed(), *job.core.record());
+}
+
+#[test]
+fn tasks_that_gain_priority_by_age_before_others_become_jobs() {
+    let mut job = Bench::with(JobSpec { array: Some(array(1, 4, None)), ..spec() });
+    let accrual = Accrual::Since(Timestamp(5));
+    let out = job.send(JobInput::Accrues { accrual, tasks: Some(2) });
+    let tasks: Vec<_> = out
+        .iter()
+        .filter_map(|effect| match effect {
+            JobEffect::Tell(Letter::Begin { record, first: None }) => {
+                Some((record.array_task.unwrap().index, record.terms.accrual))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(tasks, [(1, accrual), (2, accrual)]);
+    let view = job.view();
+    assert_eq!((view.array_pending, view.terms.accrual), (Some(array(3, 4, None)), Accrual::Eligible));
+    job.send(JobInput::Accrues { accrual, tasks: Some(2) });
+    assert_eq!(job.view().terms.accrual, accrual, "all that are left");
     assert_eq!(job.replayed(), *job.core.record());
 }
 

@@ -17,7 +17,7 @@ use garrick_model::{
     spec::JobSpec,
     state::{ExitStatus, Reason},
     time::Timestamp,
-    view::JobView,
+    view::{Accrual, JobView},
 };
 use garrick_plan::{
     proposals::{PreemptProposal, ResumeProposal, StartProposal, TurnProposal},
@@ -318,6 +318,13 @@ pub enum JobInput {
     },
     /// The scheduler calculated its priority.
     Priority(u32),
+    /// The scheduler decided since when it gains priority by age.
+    Accrues {
+        /// Since when.
+        accrual: Accrual,
+        /// Of an array: this is for so many of its waiting tasks, which become jobs of their own. `None`: for all.
+        tasks: Option<u32>,
+    },
     /// A node's owner answered.
     Reserved {
         /// The attempt.
@@ -498,6 +505,7 @@ impl JobInput {
             Self::Het { message, .. } => message.name(),
             Self::Considered { .. } => "Considered",
             Self::Priority(_) => "Priority",
+            Self::Accrues { .. } => "Accrues",
             Self::GoOn(_) => "GoOn",
             Self::Turn(_) => "Turn",
             Self::Unparked { .. } => "Unparked",

@@ -29,6 +29,7 @@ use garrick_plan::{
     },
     proposals::StartProposal,
     rules::{
+        accrual::{Accruals, Decision},
         bounds::Quota,
         minutes::{Minutes, minutes},
         priority,
@@ -51,6 +52,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const GIVEN_UP: Duration = Duration::from_secs(10);
 /// Most jobs that are sent a new priority after a pass; the next pass continues. The plan itself uses all new priorities.
 const MOST_RANKED: usize = 10_000;
+/// The same of jobs that are told since when they gain priority by age: each saves that.
+const MOST_ACCRUING: usize = 1_000;
 
 /// Rules of priority and their inputs.
 struct Ranking {
@@ -79,6 +82,8 @@ struct Making {
     began: Duration,
     /// New priorities.
     ranked: Vec<(JobId, u32)>,
+    /// Since when jobs gain priority by age.
+    accruals: Vec<Decision>,
     turns: Turns,
     names: Names,
     /// Jobs that wait and may start.
@@ -100,6 +105,8 @@ pub struct SchedulerCore {
     truncated: bool,
     /// The rules of priorities, if they are calculated, and their inputs.
     ranking: Option<Ranking>,
+    /// Which jobs gain priority by age.
+    accruals: Accruals,
     last_pass: Duration,
     /// Starts that were proposed, where there are limits: in the last pass, and in earlier ones that were not waited for.
     proposed: Vec<StartProposal>,
@@ -203,6 +210,7 @@ impl SchedulerCore {
             watching: false,
             truncated: false,
             ranking: None,
+            accruals: Accruals::default(),
             last_pass: Duration::ZERO,
             proposed: Vec::new(),
             late: Vec::new(),
@@ -250,7 +258,7 @@ impl SchedulerCore {
     }
 
     /// Starts making a plan.
-    fn begin_pass(&mut self, now: Timestamp, snapshot: Snapshot, out: &mut Out<Self>) {
+    fn begin_pass(&mut self, now: Timestamp, mut snapshot: Snapshot, out: &mut Out<Self>) {
         if self.outstanding > 0 || matches!(self.course, Some(Course::Planning(_))) {
             return;
         }
@@ -260,6 +268,7 @@ impl SchedulerCore {
         let began = snapshot.began;
         self.seen = snapshot.seen;
         self.end_over_limits(&snapshot, now, out);
+        let accruals = self.accrue(&mut snapshot, now);
         let (mut view, ranked) = self.rank(snapshot, now, out);
         self.late.retain(|start| now <= start.answer_by);
         view.count_starts(&self.late);
@@ -270,14 +279,14 @@ impl SchedulerCore {
         // A new plan that takes long to make is kept.
         let keeps = self.anew.is_some_and(|(_, took)| took >= REPAIR_FROM);
         let repairs = self.kept.take().is_some_and(|kept| !self.wait_anew(kept, began).is_zero());
-        self.course = Some(Course::Planning(Box::new(Making { now, began, ranked, turns, names, queue })));
+        self.course = Some(Course::Planning(Box::new(Making { now, began, ranked, accruals, turns, names, queue })));
         out.push(Effect::Do(SchedulerErrand::Plan(Box::new(Planning { view, now, repairs, keeps }))));
     }
 
     /// Sends the results.
     fn end_pass(&mut self, now: Timestamp, made: Made, reservations: u64, out: &mut Out<Self>) {
         let Some(Course::Planning(making)) = self.course.take() else { return };
-        let Making { now: planned, began, ranked, turns, names, queue } = *making;
+        let Making { now: planned, began, ranked, accruals, turns, names, queue } = *making;
         let Made { mut plan, mut considered, way, kept, at } = made;
         self.kept = kept;
         let (took, outdated) = (at.saturating_sub(began), reservations != self.seen.reservations);
@@ -301,6 +310,11 @@ impl SchedulerCore {
         );
         let started: BTreeSet<JobId> = plan.starts.iter().map(|start| start.job).collect();
         self.send(now, plan, considered, turns, out);
+        let mut accruals = accruals.into_iter().filter(|decision| !started.contains(&decision.job));
+        for Decision { job, accrual, tasks } in accruals.by_ref().take(MOST_ACCRUING) {
+            tell(job, JobInput::Accrues { accrual, tasks }, out);
+        }
+        self.truncated |= accruals.next().is_some();
         // A job that starts keeps the priority that it shows.
         let mut told = ranked.into_iter().filter(|(job, _)| !started.contains(job));
         for (job, priority) in told.by_ref().take(MOST_RANKED) {
@@ -324,6 +338,14 @@ impl SchedulerCore {
         if let Some(at) = next {
             set(SchedulerTimer::Minutes, at.max(now.plus(self.policy.least_pause)), out);
         }
+    }
+
+    /// Decides which jobs gain priority by age, where priorities have that term and there are limits on it.
+    fn accrue(&mut self, snapshot: &mut Snapshot, now: Timestamp) -> Vec<Decision> {
+        if !snapshot.config.multifactor() || snapshot.config.priority.flags.accrue_always {
+            return Vec::new();
+        }
+        self.accruals.decide(&mut snapshot.view, now)
     }
 
     /// Calculates the priorities of waiting jobs and sets them in the snapshot. Returns those that differ from what the jobs

@@ -25,7 +25,7 @@ use garrick_model::{
     state::{JobState, Reason},
     testing::{entities, hold, job, node, spec},
     time::Timestamp,
-    view::{AllocatedNode, Allocation, JobView, NodeView},
+    view::{Accrual, AllocatedNode, Allocation, JobView, NodeView},
 };
 use garrick_plan::{
     fixtures::cluster,
@@ -333,6 +333,55 @@ fn bounds_of_starts_hold_for_all_plans_of_an_interval() {
     assert_eq!(started(&stage.pass(view())), []);
     stage.later(Duration::from_secs(30));
     assert_eq!(started(&stage.pass(view())).len(), 1);
+}
+
+#[test]
+fn who_may_gain_priority_by_age_is_told_and_counts_for_the_order_at_once() {
+    let mut stage = Stage::new(Policy::default());
+    stage.config = Arc::new(read(
+        "ClusterName=c\nSlurmctldHost=h\nNodeName=n0 CPUs=4\nPartitionName=debug Nodes=n0\nPriorityType=priority/multifactor\n\
+         PriorityWeightAge=1000000\nPriorityMaxAge=0-1\n",
+    ));
+    let mut all = entities();
+    all.associations.get_mut(&AssocId(4)).unwrap().limits.counts.insert(Count::MaxJobsAccrue, 1);
+    let view = |now: Timestamp| {
+        let busy = NodeView { holds: vec![hold(90, 0..8, 0, None)], ..node(0, 4) };
+        // The first to come is the first to be eligible.
+        let job = |id: u32| JobView {
+            association: Some(AssocId(4)),
+            eligible_time: Some(Timestamp(now.0 - 1_200_000 + i64::from(id) * 1000)),
+            ..job(id, spec())
+        };
+        let mut view = cluster(vec![busy], (1..=2).map(job).collect());
+        view.accounting = Accounting {
+            enforce: [EnforceWord::Limits].into_iter().collect(),
+            table: Arc::new(AccountingTable::new(&all, "test")),
+            ..Accounting::default()
+        };
+        view
+    };
+    let told = |made: &[SchedulerEffect]| -> Vec<(u32, Accrual)> {
+        let one = |effect: &SchedulerEffect| match effect {
+            Effect::Tell(Letter::Job(job, JobInput::Accrues { accrual, tasks: None })) => Some((job.0, *accrual)),
+            _ => None,
+        };
+        made.iter().filter_map(one).collect()
+    };
+    let priorities = |made: &[SchedulerEffect]| -> Vec<(u32, u32)> {
+        let one = |effect: &SchedulerEffect| match effect {
+            Effect::Tell(Letter::Job(job, JobInput::Priority(priority))) => Some((job.0, *priority)),
+            _ => None,
+        };
+        made.iter().filter_map(one).collect()
+    };
+    let made = stage.pass(view(stage.now));
+    assert_eq!(told(&made), [], "a new scheduler waits at first");
+    stage.later(Duration::from_secs(10));
+    let now = stage.now;
+    let made = stage.pass(view(now));
+    assert_eq!(told(&made), [(1, Accrual::Since(Timestamp(now.0 - 1_199_000))), (2, Accrual::Waits)]);
+    let given = priorities(&made);
+    assert!(matches!(given[..], [(1, more), (2, 1)] if more > 300_000), "{given:?}");
 }
 
 #[test]

@@ -443,7 +443,7 @@ impl Rules<'_> {
             resolved,
             submit_time: self.now,
             priority: u32::try_from(priority).unwrap_or(u32::MAX),
-            terms: PriorityTerms { fixed: spec.priority.is_some_and(|p| p > 0), site: 0 },
+            terms: PriorityTerms { fixed: spec.priority.is_some_and(|p| p > 0), site: 0, ..PriorityTerms::default() },
             hold: held.then_some(HeldBy::User),
             begin: spec.begin.filter(|at| *at > self.now),
             dependencies: spec.dependencies.clone(),

@@ -46,7 +46,7 @@ use garrick_model::{
     time::TimeLimit,
     topology::Layout,
     trigger::{TriggerAbout, TriggerEvent},
-    view::AfterReboot,
+    view::{Accrual, AfterReboot},
 };
 use garrick_transport::{
     Role,
@@ -195,6 +195,7 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         SignalReach,
         SignalScope,
         SpecCores,
+        Accrual,
         AfterReboot,
         NodePower,
         PowerRequest,

@@ -14,10 +14,14 @@ use garrick_model::{
         limits::{Amounts, Count, Limits, TresLimit},
         qos::QosRecord,
     },
-    view::AllocatedNode,
+    view::{Accrual, AllocatedNode},
 };
 use garrick_plan::snapshot::accounting::{Accounting, AccountingTable};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 const CLUSTER: &str = "sim";
 
@@ -54,6 +58,14 @@ impl Known {
         for mut association in accounts.into_iter().chain(users) {
             association.limits = some_limits(&mut random, nodes);
             entities.associations.insert(association.id, association);
+        }
+        // Drawn apart from the others, so that these stay as they are.
+        let mut random = Random::new(seed ^ 0x5eed_2222);
+        for association in entities.associations.values_mut() {
+            let count = if association.user.is_some() { Count::MaxJobsAccrue } else { Count::GrpJobsAccrue };
+            if random.one_in_thousand(400) {
+                association.limits.counts.insert(count, u64::from(random.between(1, 4)));
+            }
         }
         entities.associations.entry(AssocId(1)).or_default().qos.own = Some([NORMAL.to_owned()].into());
         let mut normal = QosRecord::new(1, NORMAL);
@@ -107,6 +119,40 @@ impl World {
         }
         self.known.renew();
         self.is_shown(|seen| &mut seen.accounting.0);
+    }
+}
+
+/// How long more may gain priority by age than a limit says: what the scheduler decided may be late, as messages and writes are.
+const TOLD: Duration = Duration::from_secs(100);
+
+impl World {
+    /// No more waiting jobs gain priority by age than a limit says, for longer than it takes to tell them.
+    pub(super) fn against_accruals(&mut self) {
+        let clock = self.clock();
+        let mut gaining: BTreeMap<AssocId, u64> = BTreeMap::new();
+        for core in self.jobs.values() {
+            let record = core.record();
+            let gains = matches!(record.terms.accrual, Accrual::Since(_)) && core.view(clock).eligible;
+            let Some(association) = record.resolved.association.filter(|_| gains) else { continue };
+            let waiting = record.array.as_ref().filter(|_| record.array_task.is_none());
+            let tasks = waiting.map_or(1, |array| array.pending.len() as u64);
+            for above in self.known.entities.lineage(association) {
+                *gaining.entry(above.id).or_default() += tasks;
+            }
+        }
+        let mut before = std::mem::take(&mut self.watch.too_many_gain);
+        for association in self.known.entities.associations.values() {
+            let limits = &association.limits;
+            let most = limits.count(Count::GrpJobsAccrue).or_else(|| limits.count(Count::MaxJobsAccrue));
+            let gain = gaining.get(&association.id).copied().unwrap_or(0);
+            let Some(most) = most.filter(|most| gain > *most) else { continue };
+            let since = before.remove(&association.id).unwrap_or(self.now);
+            self.watch.too_many_gain.insert(association.id, since);
+            if self.now.since(since) > TOLD {
+                let what = format!("{gain} jobs of {} gain priority by age, of {most}", association.account);
+                self.broken = Some(("no_more_jobs_gain_priority_by_age_than_may", what));
+            }
+        }
     }
 }
 

@@ -30,7 +30,7 @@ use garrick_model::{
     resources::MemoryMib,
     state::{ExitStatus, JobState, NodeBase, NodeFlags, PartitionState, Reason},
     time::TimeLimit,
-    view::NodeView,
+    view::{Accrual, NodeView},
 };
 use garrick_plan::snapshot::{
     bounds::Bounds,
@@ -152,6 +152,8 @@ pub enum Mutation {
     LimitsOfPartitionsAreForgotten,
     /// The scheduler does not look at limits of accounting.
     LimitsOfAccountingAreForgotten,
+    /// Jobs that are to wait until they gain priority by age gain it.
+    AllGainPriorityByAge,
 }
 
 impl Mutation {
@@ -170,6 +172,7 @@ impl Mutation {
         (Self::ShepherdsAreBegunAgain, "a_shepherd_is_begun_once"),
         (Self::LicensesAreTaken, "no_license_is_given_twice"),
         (Self::LimitsOfAccountingAreForgotten, "no_limit_of_accounting_is_overbooked"),
+        (Self::AllGainPriorityByAge, "no_more_jobs_gain_priority_by_age_than_may"),
         (Self::EndsAreRecordedTwice, "each_run_ends_exactly_once"),
         (Self::JobsAreForgotten, "an_accepted_job_is_never_lost"),
         (Self::EventsAreForgotten, "replay_comes_to_what_is_live"),
@@ -385,6 +388,14 @@ impl World {
         match self.mutation {
             Some(Mutation::PrioritiesAreNotTold) => {
                 out.retain(|effect| !matches!(effect, Effect::Tell(Letter::Job(_, JobInput::Priority(_)))));
+            }
+            Some(Mutation::AllGainPriorityByAge) => {
+                let clock = self.clock();
+                for effect in out {
+                    if let Effect::Tell(Letter::Job(_, JobInput::Accrues { accrual, .. })) = effect {
+                        *accrual = Accrual::Since(clock);
+                    }
+                }
             }
             Some(Mutation::TurnsAreForgotten) => {
                 out.retain(|effect| !matches!(effect, Effect::Tell(Letter::Job(_, JobInput::Turn(turn))) if turn.on));

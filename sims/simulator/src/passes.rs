@@ -207,6 +207,7 @@ impl Stage<SchedulerCore> for SchedulerStage<'_> {
         match errand {
             SchedulerErrand::Look => {
                 world.against_priorities();
+                world.against_accruals();
                 let mut snapshot = Box::new(world.snapshot());
                 world.scheduler.look = Some(Look {
                     as_of: world.clock(),

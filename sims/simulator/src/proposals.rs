@@ -8,6 +8,7 @@ use garrick_actors::{
     scheduler::messages::SchedulerEffect,
 };
 use garrick_model::{
+    entities::association::AssocId,
     ids::JobId,
     state::{JobState, PartitionState},
     time::Timestamp,
@@ -32,6 +33,8 @@ pub(super) struct Watch {
     unanswered: BTreeMap<(JobId, u64), Timestamp>,
     /// Since when jobs show another priority than the rules give.
     differs: BTreeMap<JobId, Timestamp>,
+    /// Since when more jobs of an association gain priority by age than may.
+    pub(super) too_many_gain: BTreeMap<AssocId, Timestamp>,
     /// Since when starts are counted, by the controller's clock, and how many there were.
     interval: Option<(Timestamp, u32)>,
 }

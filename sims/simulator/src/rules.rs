@@ -98,6 +98,7 @@ const ON_THE_WAY: &[&str] = &[
     "a_user_commands_only_own_jobs",
     "an_accepted_step_ends_once_and_runs_once",
     "no_job_starts_beyond_what_its_partition_allows",
+    "no_more_jobs_gain_priority_by_age_than_may",
     "no_more_start_in_an_interval_than_may",
     "no_shepherd_is_begun_for_a_forger",
     "the_controller_counts_the_steps_that_were",

@@ -15,7 +15,7 @@ use garrick_events::{
     },
     usage::{Meter, UsageEvent, Who},
 };
-use garrick_model::{config::PartitionChange, hostlist, spec::ArraySpec};
+use garrick_model::{config::PartitionChange, hostlist, spec::ArraySpec, view::Accrual};
 use garrick_render::words;
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt::Write as _};
@@ -149,6 +149,8 @@ fn of_job(event: &JobEvent) -> String {
             format!("left={:?}{}", left.to_string(), if *failed { " never fulfilled" } else { "" })
         }
         JobEvent::Eligible { .. } | JobEvent::Suspended | JobEvent::Resumed | JobEvent::Purged => String::new(),
+        JobEvent::Accrues(Accrual::Since(at)) => format!("since={}", at.0),
+        JobEvent::Accrues(accrual) => format!("{accrual:?}"),
         JobEvent::TaskSplit { index, job } => format!("task={index} job={job}"),
         JobEvent::BecameTask { index } => format!("task={index}"),
         JobEvent::TaskNews { index, started, over, .. } => {

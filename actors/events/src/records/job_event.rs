@@ -14,7 +14,7 @@ use garrick_model::{
     spec::{Dependencies, JobSpec, Sharing},
     state::ExitStatus,
     time::{TimeLimit, Timestamp},
-    view::PriorityTerms,
+    view::{Accrual, PriorityTerms},
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -141,6 +141,8 @@ pub enum JobEvent {
         /// When.
         at: Timestamp,
     },
+    /// Since when it gains priority by age, where limits say how many jobs may.
+    Accrues(Accrual),
     /// A task of this array became a job of its own.
     TaskSplit {
         /// Index.
@@ -299,6 +301,7 @@ impl JobEvent {
             Self::Revised(_) => "Revised",
             Self::DependenciesLeft { .. } => "DependenciesLeft",
             Self::Eligible { .. } => "Eligible",
+            Self::Accrues(_) => "Accrues",
             Self::TaskSplit { .. } => "TaskSplit",
             Self::BecameTask { .. } => "BecameTask",
             Self::TaskNews { .. } => "TaskNews",
@@ -357,6 +360,7 @@ impl JobRecord {
             | JobEvent::Revised(_)
             | JobEvent::DependenciesLeft { .. }
             | JobEvent::Eligible { .. }
+            | JobEvent::Accrues(_)
             | JobEvent::EarlierReleased { .. }
             | JobEvent::NotExpedited
             | JobEvent::LeftCrontab
@@ -414,6 +418,7 @@ impl JobRecord {
                 self.dependency_failed = *failed;
             }
             JobEvent::Eligible { at } => self.eligible_time = Some(*at),
+            JobEvent::Accrues(accrual) if matches!(self.phase, Phase::Pending) => self.terms.accrual = *accrual,
             JobEvent::EarlierReleased { sluid, node } => {
                 self.earlier.retain(|hold| hold.sluid != *sluid || hold.node.name != *node);
             }
@@ -537,6 +542,7 @@ impl JobRecord {
         }
         self.sluid = sluid;
         self.eligible_time = None;
+        self.terms.accrual = Accrual::Eligible;
         self.steps = StepTally::default();
         self.restarts = self.restarts.saturating_add(1);
     }

@@ -80,13 +80,55 @@ pub struct Limits {
 }
 
 impl Count {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::GrpJobs,
+        Self::GrpJobsAccrue,
+        Self::GrpSubmit,
+        Self::GrpWall,
+        Self::MaxJobs,
+        Self::MaxJobsAccrue,
+        Self::MaxSubmit,
+        Self::MaxWall,
+        Self::MaxJobsPerUser,
+        Self::MaxJobsPerAccount,
+        Self::MaxJobsAccruePerUser,
+        Self::MaxJobsAccruePerAccount,
+        Self::MaxSubmitPerUser,
+        Self::MaxSubmitPerAccount,
+        Self::MinPrioThreshold,
+    ];
+
     /// Of a group: not inherited by its members, who count together.
     pub const fn is_of_group(self) -> bool {
         matches!(self, Self::GrpJobs | Self::GrpJobsAccrue | Self::GrpSubmit | Self::GrpWall)
     }
+
+    /// On waiting jobs that gain priority by age: no job waits because of it.
+    pub const fn is_of_age(self) -> bool {
+        matches!(
+            self,
+            Self::GrpJobsAccrue | Self::MaxJobsAccrue | Self::MaxJobsAccruePerUser | Self::MaxJobsAccruePerAccount
+        )
+    }
 }
 
 impl TresLimit {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::GrpTres,
+        Self::GrpTresMins,
+        Self::GrpTresRunMins,
+        Self::MaxTresPerJob,
+        Self::MaxTresPerNode,
+        Self::MaxTresMinsPerJob,
+        Self::MaxTresPerUser,
+        Self::MaxTresPerAccount,
+        Self::MaxTresRunMinsPerUser,
+        Self::MaxTresRunMinsPerAccount,
+        Self::MinTresPerJob,
+    ];
+
     /// Of a group: not inherited by its members, who count together.
     pub const fn is_of_group(self) -> bool {
         matches!(self, Self::GrpTres | Self::GrpTresMins | Self::GrpTresRunMins)
@@ -125,5 +167,55 @@ impl Limits {
                 own.entry(name.clone()).or_insert(*number);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A new one does not compile before it has a place here.
+    const fn place(count: Count) -> usize {
+        match count {
+            Count::GrpJobs => 0,
+            Count::GrpJobsAccrue => 1,
+            Count::GrpSubmit => 2,
+            Count::GrpWall => 3,
+            Count::MaxJobs => 4,
+            Count::MaxJobsAccrue => 5,
+            Count::MaxSubmit => 6,
+            Count::MaxWall => 7,
+            Count::MaxJobsPerUser => 8,
+            Count::MaxJobsPerAccount => 9,
+            Count::MaxJobsAccruePerUser => 10,
+            Count::MaxJobsAccruePerAccount => 11,
+            Count::MaxSubmitPerUser => 12,
+            Count::MaxSubmitPerAccount => 13,
+            Count::MinPrioThreshold => 14,
+        }
+    }
+
+    const fn place_of_tres(limit: TresLimit) -> usize {
+        match limit {
+            TresLimit::GrpTres => 0,
+            TresLimit::GrpTresMins => 1,
+            TresLimit::GrpTresRunMins => 2,
+            TresLimit::MaxTresPerJob => 3,
+            TresLimit::MaxTresPerNode => 4,
+            TresLimit::MaxTresMinsPerJob => 5,
+            TresLimit::MaxTresPerUser => 6,
+            TresLimit::MaxTresPerAccount => 7,
+            TresLimit::MaxTresRunMinsPerUser => 8,
+            TresLimit::MaxTresRunMinsPerAccount => 9,
+            TresLimit::MinTresPerJob => 10,
+        }
+    }
+
+    #[test]
+    fn the_lists_have_every_limit() {
+        let counts: Vec<usize> = Count::ALL.into_iter().map(place).collect();
+        assert_eq!(counts, (0..=place(Count::MinPrioThreshold)).collect::<Vec<_>>());
+        let tres: Vec<usize> = TresLimit::ALL.into_iter().map(place_of_tres).collect();
+        assert_eq!(tres, (0..=place_of_tres(TresLimit::MinTresPerJob)).collect::<Vec<_>>());
     }
 }

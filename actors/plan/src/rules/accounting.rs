@@ -172,9 +172,9 @@ pub fn exceeded_alone(accounting: &Accounting, job: &JobView, partition: &Partit
     exceeded(accounting, &standing, &demand, None)
 }
 
-/// A limit on jobs that wait or run.
+/// A limit on a number of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubmitLimit {
+pub struct JobsLimit {
     /// Whose jobs count.
     pub holder: Holder,
     /// How many there may be.
@@ -183,45 +183,88 @@ pub struct SubmitLimit {
     pub reason: Reason,
 }
 
+/// The limits on numbers of jobs of one kind, by where they are set.
+struct Words {
+    /// Of an association with those below it, or of a QOS.
+    group: Count,
+    /// Of an account in a QOS.
+    per_account: Count,
+    /// Of a user in a QOS.
+    per_user: Count,
+    /// Of an association itself.
+    own: Count,
+}
+
+/// Jobs that wait or run.
+const SUBMITTED: Words = Words {
+    group: Count::GrpSubmit,
+    per_account: Count::MaxSubmitPerAccount,
+    per_user: Count::MaxSubmitPerUser,
+    own: Count::MaxSubmit,
+};
+
+/// Waiting jobs that gain priority by age.
+const ACCRUING: Words = Words {
+    group: Count::GrpJobsAccrue,
+    per_account: Count::MaxJobsAccruePerAccount,
+    per_user: Count::MaxJobsAccruePerUser,
+    own: Count::MaxJobsAccrue,
+};
+
 /// The limits on jobs that wait or run that hold for a job in a partition with that QOS.
-pub fn submit_limits(accounting: &Accounting, job: Affiliation<&str>, partition_qos: Option<&str>) -> Vec<SubmitLimit> {
-    use Count::{GrpSubmit, MaxSubmit, MaxSubmitPerAccount, MaxSubmitPerUser};
+pub fn submit_limits(accounting: &Accounting, job: Affiliation<&str>, partition_qos: Option<&str>) -> Vec<JobsLimit> {
     if !accounting.enforces(EnforceWord::Limits) {
         return Vec::new();
     }
     let standing = accounting.standing(job, partition_qos);
-    let mut all: Vec<(Count, SubmitLimit)> = Vec::new();
+    jobs_limits(&standing, &standing.qos, &SUBMITTED)
+}
+
+/// The limits on waiting jobs that gain priority by age. Of QOS only the job's own counts (Slurm's page on resource limits).
+pub(super) fn accrue_limits(accounting: &Accounting, job: Affiliation<&str>) -> Vec<JobsLimit> {
+    if !accounting.enforces(EnforceWord::Limits) {
+        return Vec::new();
+    }
+    let standing = accounting.standing(job, None);
+    let own: Vec<&QosRules> = standing.own.into_iter().collect();
+    jobs_limits(&standing, &own, &ACCRUING)
+}
+
+/// Those of QOS, and those of associations that no QOS goes before.
+fn jobs_limits(standing: &Standing<'_>, all_qos: &[&QosRules], words: &Words) -> Vec<JobsLimit> {
+    let mut all = Vec::new();
     let mut known = BTreeSet::new();
-    for qos in &standing.qos {
+    for qos in all_qos {
         let number = qos.record.id;
         let account = standing.association.map(|rules| Holder::QosAccount(number, rules.account));
         let holders = [
-            (GrpSubmit, Some(Holder::Qos(number))),
-            (MaxSubmitPerAccount, account),
-            (MaxSubmitPerUser, Some(Holder::QosUser(number, standing.uid))),
+            (words.group, Some(Holder::Qos(number))),
+            (words.per_account, account),
+            (words.per_user, Some(Holder::QosUser(number, standing.uid))),
         ];
         for (count, holder) in holders {
             if let (Some(holder), Some(most)) = (holder, qos.limits.count(count))
                 && known.insert(count)
             {
-                all.push((count, SubmitLimit { holder, most, reason: of_count(Level::Qos, count) }));
+                all.push(JobsLimit { holder, most, reason: of_count(Level::Qos, count) });
             }
         }
     }
-    let association = standing.id.zip(standing.association);
-    let of_association = |count, id, most| {
-        (count, SubmitLimit { holder: Holder::Association(id), most, reason: of_count(Level::Association, count) })
+    let of_association = |count, id, most| JobsLimit {
+        holder: Holder::Association(id),
+        most,
+        reason: of_count(Level::Association, count),
     };
-    if let Some((id, rules)) = association {
-        if !known.contains(&MaxSubmitPerUser) && !known.contains(&MaxSubmitPerAccount) {
-            all.extend(rules.limits.count(MaxSubmit).map(|most| of_association(MaxSubmit, id, most)));
+    if let Some((id, rules)) = standing.id.zip(standing.association) {
+        if !known.contains(&words.per_user) && !known.contains(&words.per_account) {
+            all.extend(rules.limits.count(words.own).map(|most| of_association(words.own, id, most)));
         }
-        if !known.contains(&GrpSubmit) {
-            let groups = rules.groups.iter().filter_map(|(id, limits)| Some((*id, limits.count(GrpSubmit)?)));
-            all.extend(groups.map(|(id, most)| of_association(GrpSubmit, id, most)));
+        if !known.contains(&words.group) {
+            let groups = rules.groups.iter().filter_map(|(id, limits)| Some((*id, limits.count(words.group)?)));
+            all.extend(groups.map(|(id, most)| of_association(words.group, id, most)));
         }
     }
-    all.into_iter().map(|(_, limit)| limit).collect()
+    all
 }
 
 /// For whom a job in a partition with that QOS counts while it waits or runs.
@@ -387,7 +430,7 @@ impl<'c> Check<'c> {
         use Count::{GrpJobs, GrpWall, MaxJobsPerAccount, MaxJobsPerUser, MaxWall};
         let counts = [GrpJobs, GrpWall, MaxJobsPerAccount, MaxJobsPerUser, MaxWall];
         self.counts.extend(counts.into_iter().filter(|count| limits.count(*count).is_some()));
-        for limit in ALL_TRES {
+        for limit in TresLimit::ALL {
             self.tres.extend(limits.tres(limit).iter().map(|(at, _)| (limit, *at)));
         }
     }
@@ -507,17 +550,3 @@ impl<'c> Check<'c> {
         scaled
     }
 }
-
-const ALL_TRES: [TresLimit; 11] = [
-    TresLimit::GrpTres,
-    TresLimit::GrpTresMins,
-    TresLimit::GrpTresRunMins,
-    TresLimit::MaxTresPerJob,
-    TresLimit::MaxTresPerNode,
-    TresLimit::MaxTresMinsPerJob,
-    TresLimit::MaxTresPerUser,
-    TresLimit::MaxTresPerAccount,
-    TresLimit::MaxTresRunMinsPerUser,
-    TresLimit::MaxTresRunMinsPerAccount,
-    TresLimit::MinTresPerJob,
-];

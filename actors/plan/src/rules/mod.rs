@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`limits`] | does the partition accept such jobs? |
 //! | [`accounting`] | limits of associations and QOS |
+//! | [`accrual`] | which waiting jobs gain priority by age |
 //! | [`mod@minutes`] | running jobs that have reached a limit of minutes |
 //! | [`bounds`] | how many jobs are considered and started, for each user, partition and so on |
 //! | [`licenses`] | are there as many licenses as are requested? |
@@ -31,6 +32,7 @@ use super::snapshot::{
 use garrick_model::{time::Timestamp, view::JobView};
 
 pub mod accounting;
+pub mod accrual;
 pub mod arrays;
 pub mod backfill;
 pub mod bounds;

@@ -258,11 +258,8 @@ impl Rules {
     }
 
     fn age(&self, job: &JobView) -> f64 {
-        let since = match (self.settings.flags.accrue_always, job.eligible_time) {
-            (true, _) => job.submit_time,
-            (false, Some(at)) if job.eligible || !job.state.waits() => at,
-            _ => return 0.0,
-        };
+        let always = self.settings.flags.accrue_always.then_some(job.submit_time);
+        let Some(since) = always.or_else(|| job.accrue_time()) else { return 0.0 };
         // A running job no longer waits.
         let until = job.start_time.filter(|_| !job.state.waits()).unwrap_or(self.as_of);
         let waited = until.since(since).as_secs();

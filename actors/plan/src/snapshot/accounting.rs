@@ -128,6 +128,8 @@ pub struct AccountingTable {
     of_account: FxHashMap<String, AssocId>,
     /// WCKeys of each user, and which one is the default.
     wckeys: FxHashMap<String, Vec<(String, bool)>>,
+    /// Some limit is on waiting jobs that gain priority by age.
+    accrual: bool,
 }
 
 impl AccountingTable {
@@ -135,6 +137,7 @@ impl AccountingTable {
     pub fn new(entities: &Entities, cluster: &str) -> Self {
         let of_cluster = || entities.associations.values().filter(|a| a.cluster == cluster);
         let limits = of_cluster().map(|a| &a.limits).chain(entities.qos.values().map(|qos| &qos.limits));
+        let accrual = limits.clone().any(|l| l.counts.keys().any(|count| count.is_of_age()));
         let names: BTreeSet<String> = limits.flat_map(|l| l.tres.values()).flat_map(BTreeMap::keys).cloned().collect();
         let names: Vec<String> = names.into_iter().collect();
         let groups_of = |limits: &Limits| {
@@ -179,6 +182,7 @@ impl AccountingTable {
             of_user,
             of_account,
             wckeys,
+            accrual,
             qos: qos
                 .map(|(name, record)| {
                     let limits = Compiled::of(&record.limits, &names);
@@ -218,6 +222,11 @@ impl AccountingTable {
             return self.within(&user, account, job.partition);
         };
         Some(self.within(&who.user, &who.account, job.partition).unwrap_or(known))
+    }
+
+    /// Does anybody have a limit on waiting jobs that gain priority by age?
+    pub(crate) fn limits_accrual(&self) -> bool {
+        self.accrual
     }
 
     /// Living associations of a user.

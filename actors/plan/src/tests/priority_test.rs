@@ -145,7 +145,7 @@ fn news_are_of_jobs_that_wait_and_that_nobody_fixed() {
     assert_eq!(news(&rules, &plain, Standing::default()), Some(6725));
     let shown = JobView { priority: 6725, ..plain.clone() };
     assert_eq!(news(&rules, &shown, Standing::default()), None);
-    let fixed = JobView { terms: PriorityTerms { fixed: true, site: 0 }, ..plain.clone() };
+    let fixed = JobView { terms: PriorityTerms { fixed: true, ..PriorityTerms::default() }, ..plain.clone() };
     assert_eq!(news(&rules, &fixed, Standing::default()), None);
     assert_eq!(news(&rules, &JobView { priority: 0, ..plain.clone() }, Standing::default()), None, "held");
     let runs = JobView { state: JobState::Running, ..plain.clone() };
@@ -205,7 +205,7 @@ fn some_job() -> impl Strategy<Value = JobView> {
             JobView {
                 spec: Arc::new(JobSpec { nice, ..(*plain.spec).clone() }),
                 eligible_time: Some(Timestamp::from_secs(NOW + eligible)),
-                terms: PriorityTerms { fixed: false, site },
+                terms: PriorityTerms { site, ..PriorityTerms::default() },
                 time_limit: if limit == 0 { TimeLimit::Unlimited } else { TimeLimit::Secs(limit) },
                 ..plain
             }

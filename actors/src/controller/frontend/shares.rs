@@ -200,7 +200,7 @@ fn load(job: &JobView, now: Timestamp) -> Load {
     let tasks = if waits { waiting } else { 1 };
     let mut load = Load { submitted: tasks, ..Load::default() };
     let Some(allocation) = job.allocation.as_ref().filter(|_| !waits) else {
-        load.accruing = if job.eligible { tasks } else { 0 };
+        load.accruing = if job.accrue_time().is_some() { tasks } else { 0 };
         return load;
     };
     let mut tres: Amounts = allocation.tres();

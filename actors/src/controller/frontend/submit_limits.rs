@@ -8,7 +8,7 @@ use crate::controller::shells::submitted::{Submitted, tasks};
 use garrick_events::records::job::JobRecord;
 use garrick_model::{config::EnforceWord, ids::JobId, refusal::Refusal};
 use garrick_plan::{
-    rules::accounting::{SubmitLimit, submit_limits, submitters},
+    rules::accounting::{JobsLimit, submit_limits, submitters},
     snapshot::{
         accounting::{Accounting, Holder},
         affiliation::Affiliation,
@@ -55,7 +55,7 @@ impl Counting {
         self.of_partition.get(job.partition.as_ref()?)?.as_deref()
     }
 
-    fn limits(&self, job: &Affiliation<String>) -> Vec<SubmitLimit> {
+    fn limits(&self, job: &Affiliation<String>) -> Vec<JobsLimit> {
         submit_limits(&self.accounting, job.borrowed(), self.qos_of(job))
     }
 
@@ -64,7 +64,7 @@ impl Counting {
     }
 
     /// Adds jobs to the sums of the limits that count them.
-    fn add(&self, limits: &[SubmitLimit], sums: &mut [u64], job: &Affiliation<String>, tasks: u64) {
+    fn add(&self, limits: &[JobsLimit], sums: &mut [u64], job: &Affiliation<String>, tasks: u64) {
         let holders = self.submitters(job);
         for (_, sum) in limits.iter().zip(sums).filter(|(limit, _)| holders.contains(&limit.holder)) {
             *sum = sum.saturating_add(tasks);
@@ -72,7 +72,7 @@ impl Counting {
     }
 }
 
-fn refuse_over(limits: &[SubmitLimit], sums: &[u64]) -> Result<(), Refusal> {
+fn refuse_over(limits: &[JobsLimit], sums: &[u64]) -> Result<(), Refusal> {
     match limits.iter().zip(sums).find(|(limit, sum)| **sum > limit.most) {
         None => Ok(()),
         Some((limit, _)) => Err(Refusal::AccountingPolicy.after(vec![limit.reason.text().into_owned()])),
@@ -94,7 +94,7 @@ impl FrontendCore {
     pub(super) fn check_submit_limits(&self, records: &[JobRecord]) -> Result<(), Refusal> {
         let Some(counting) = self.counting() else { return Ok(()) };
         let new: Vec<(Affiliation<String>, u64)> = records.iter().map(|r| (affiliation(r), tasks_of(r))).collect();
-        let mut limits: Vec<SubmitLimit> = Vec::new();
+        let mut limits: Vec<JobsLimit> = Vec::new();
         for limit in new.iter().flat_map(|(job, _)| counting.limits(job)) {
             if !limits.contains(&limit) {
                 limits.push(limit);
@@ -124,7 +124,7 @@ impl FrontendCore {
     }
 
     /// How many jobs wait or run that each limit counts.
-    fn submitted(&self, counting: &Counting, limits: &[SubmitLimit]) -> Vec<u64> {
+    fn submitted(&self, counting: &Counting, limits: &[JobsLimit]) -> Vec<u64> {
         let mut sums = vec![0; limits.len()];
         if limits.is_empty() {
             return sums;

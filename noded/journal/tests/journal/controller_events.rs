@@ -36,15 +36,15 @@ use garrick_model::{
     trigger::{Due, Trigger, TriggerAbout, TriggerEvent, TriggerRequest},
     usage::TaskUsage,
     view::{
-        AfterReboot, AllocatedNode, Allocation, NodeReason, PreemptTimes, PriorityTerms, StepCounts, StepOrigin,
-        StepRow, StepRows,
+        Accrual, AfterReboot, AllocatedNode, Allocation, NodeReason, PreemptTimes, PriorityTerms, StepCounts,
+        StepOrigin, StepRow, StepRows,
     },
 };
 use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 52] = [
+pub const NAMES: [&str; 53] = [
     "usage",
     "Prepared",
     "EpilogEnded",
@@ -54,6 +54,7 @@ pub const NAMES: [&str; 52] = [
     "Updated",
     "DependenciesLeft",
     "Eligible",
+    "Accrues",
     "TaskSplit",
     "BecameTask",
     "TaskNews",
@@ -410,6 +411,7 @@ fn change() -> JobChange {
         array_limit: Some(0),
         account: Some("biology".into()),
         site_factor: None,
+        reset_accrue_time: false,
         switches: None,
         segment: None,
         reservations: None,
@@ -803,6 +805,22 @@ pub fn associated() -> Vec<ControllerEvent> {
     vec![ControllerEvent::Job { job: JobId(75), event: Box::new(JobEvent::Submitted(Box::new(job))) }]
 }
 
+/// What came to version 2: a job that gains priority by age when there is room for it among others, and one that waits for that.
+pub fn accruing() -> Vec<ControllerEvent> {
+    let event = |job, event| ControllerEvent::Job { job: JobId(job), event: Box::new(event) };
+    let mut waits = record(76, plain_spec());
+    waits.terms.accrual = Accrual::Waits;
+    let mut gains = record(77, plain_spec());
+    gains.terms.accrual = Accrual::Since(at(5));
+    vec![
+        event(76, JobEvent::Submitted(Box::new(waits))),
+        event(76, JobEvent::Accrues(Accrual::Since(at(9)))),
+        event(77, JobEvent::Submitted(Box::new(gains))),
+        event(77, JobEvent::Accrues(Accrual::Eligible)),
+        event(77, JobEvent::Accrues(Accrual::Waits)),
+    ]
+}
+
 /// What came to version 2: an array that asks for something else while it waits, and so does one of its tasks.
 pub fn revised() -> Vec<ControllerEvent> {
     let event = |job, event| ControllerEvent::Job { job: JobId(job), event: Box::new(event) };
@@ -836,7 +854,7 @@ pub fn revised() -> Vec<ControllerEvent> {
         },
         resolved,
         priority: 77,
-        terms: PriorityTerms { fixed: true, site: -5 },
+        terms: PriorityTerms { fixed: true, site: -5, ..PriorityTerms::default() },
         begin: Some(at(90)),
         dependencies: dependencies(),
         dependency_failed: true,

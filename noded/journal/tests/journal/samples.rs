@@ -8,6 +8,7 @@ use garrick_model::{
     ids::{RequestId, StepKey},
     resources::MemoryRequest,
     time::TimeLimit,
+    view::Accrual,
 };
 use garrick_run::stepmgr::Ledger;
 use serde::de::DeserializeOwned;
@@ -93,6 +94,7 @@ fn a_snapshot_anywhere_and_what_follows_it_come_to_all_events() {
         controller_events::tasks(),
         controller_events::revised(),
         controller_events::associated(),
+        controller_events::accruing(),
         controller_events::dynamic_nodes(),
         controller_events::followers(),
         controller_events::step_records(),
@@ -321,6 +323,17 @@ fn jobs_with_associations_in_a_controllers_journal_of_version_2_read_back() {
 }
 
 #[test]
+fn jobs_that_gain_priority_by_age_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-accruing.journal"));
+    assert_same(&read, &controller_events::accruing());
+    // Before there was this, jobs gained since they were eligible.
+    let earlier: Vec<ControllerEvent> = all(&sample("version-2-associations.journal"));
+    let mut replayed = Replayed::default();
+    earlier.iter().for_each(|event| replayed.apply(event).unwrap());
+    assert!(replayed.jobs.values().all(|record| record.terms.accrual == Accrual::Eligible));
+}
+
+#[test]
 fn jobs_that_were_changed_while_they_waited_in_a_controllers_journal_of_version_2_read_back() {
     let read: Vec<ControllerEvent> = all(&sample("version-2-revised.journal"));
     assert_same(&read, &controller_events::revised());
@@ -446,6 +459,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::followers,
         controller_events::step_records,
         controller_events::revised,
+        controller_events::accruing,
         controller_events::beside,
         controller_events::powered,
         controller_events::crontabs_and_triggers,
@@ -530,6 +544,12 @@ fn make_the_sample_of_tasks() {
 #[ignore = "makes tests/data/version-2-revised.journal, by hand"]
 fn make_the_sample_of_changes() {
     replace(&sample("version-2-revised.journal"), controller_events::revised()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-accruing.journal, by hand"]
+fn make_the_sample_of_accruing_jobs() {
+    replace(&sample("version-2-accruing.journal"), controller_events::accruing()).unwrap();
 }
 
 #[test]

@@ -38,7 +38,7 @@ type Shown = fn(&JobView) -> Value;
 #[rustfmt::skip]
 static FIELDS: &[(&str, Shown)] = &[
     ("account", |job| text(job.spec.account.as_deref())),
-    ("accrue_time", |job| time(job.eligible_time.filter(|_| job.eligible || !job.state.waits()))),
+    ("accrue_time", |job| time(job.accrue_time())),
     ("admin_comment", |job| text(job.admin_comment.as_deref())),
     ("allocating_node", |job| json!(job.spec.submit_host)),
     ("batch_flag", |job| json!(job.spec.kind == JobKind::Batch)),

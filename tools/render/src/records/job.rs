@@ -166,9 +166,7 @@ fn times(r: &mut Record, job: &JobView, clock: &Clock) {
     ));
     let eligible = clock.at_or(job.eligible_time, "Unknown");
     r.line(format!("SubmitTime={} EligibleTime={eligible}", clock.at(job.submit_time)));
-    let held_back = job.state.waits() && !job.eligible;
-    let accrued = if held_back { "Unknown" } else { eligible.as_str() };
-    r.line(format!("AccrueTime={accrued}"));
+    r.line(format!("AccrueTime={}", clock.at_or(job.accrue_time(), "Unknown")));
     r.line(format!(
         "StartTime={} EndTime={} Deadline={}",
         clock.at_or(job.start_time.or(spec.begin.filter(|_| job.state.waits())), "Unknown"),

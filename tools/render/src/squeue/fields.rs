@@ -205,7 +205,7 @@ pub static JOB: &[Entry] = &[
     job(&["schednodes"], "SCHEDNODES", |c| null(c.setting.sched_nodes.get(&c.job.id).map(String::as_str))).letter('Y'),
     job(&["sct"], "S:C:T", |c| sockets_cores_threads(c.spec)).letter('z'),
     job(&["workdir"], "WORK_DIR", |c| c.spec.work_dir.clone()).letter('Z'),
-    job(&["accruetime"], "ACCRUE_TIME", |c| c.clock.at_or(c.job.eligible_time, "N/A")),
+    job(&["accruetime"], "ACCRUE_TIME", |c| c.clock.at_or(c.job.accrue_time(), "N/A")),
     job(&["admin_comment", "admincomment"], "ADMIN_COMMENT", |c| null(c.job.admin_comment.as_deref())),
     job(&["allocnodes"], "ALLOC_NODES", |c| c.spec.submit_host.clone()),
     job(&["allocsid"], "ALLOC_SID", |c| c.spec.alloc_sid.to_string()),

@@ -62,6 +62,10 @@ pub(super) static JOB_KEYS: &[Key<JobChange>] = &[
     key("ReqThreads", |c, given| assign(&mut c.request.threads_per_core, given.parsed())),
     key("Requeue", |c, given| assign(&mut c.requeue, given.parsed::<u8>().map(|number| number != 0))),
     key("ReservationName", |c, given| assign(&mut c.reservations, given.words())),
+    key("ResetAccrueTime", |c, _| {
+        c.reset_accrue_time = true;
+        Ok(())
+    }),
     key("SegmentSize", |c, given| assign(&mut c.segment, given.parsed())),
     synonym("Shared", "OverSubscribe", |c, given| assign(&mut c.request.oversubscribe, given.yes_or_no())),
     key("SiteFactor", |c, given| assign(&mut c.site_factor, adjustment(given))),

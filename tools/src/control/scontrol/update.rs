@@ -82,6 +82,9 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
     }
 }
 
+/// The key that has no value.
+const RESET: &str = "ResetAccrueTime";
+
 /// `job 12` is `job=12`, as Slurm reads it; of other entities it is not.
 fn joined(words: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::with_capacity(words.len());
@@ -90,6 +93,7 @@ fn joined(words: &[String]) -> Vec<String> {
         let is_key = [&JOB[..], &JOB_NAME].concat().iter().any(|key| word.eq_ignore_ascii_case(key));
         match rest.next_if(|_| is_key) {
             Some(value) => all.push(format!("{word}={value}")),
+            None if word.eq_ignore_ascii_case(RESET) => all.push(format!("{RESET}=")),
             None => all.push(word.clone()),
         }
     }

@@ -63,7 +63,7 @@ pub fn set_limit(
     let name = limit_words::told(limit);
     match limit {
         Limit::Count(count) if is_time(count) => drop(counts.insert(count, word.minutes(name)?)),
-        Limit::Count(count) => drop(counts.insert(count, word.count(count, name)?)),
+        Limit::Count(count) => drop(counts.insert(count, word.number(name)?)),
         Limit::Tres(limit) => drop(tres.insert(limit, word.tres(entities)?)),
     }
     Ok(())

@@ -3,7 +3,7 @@
 use garrick_accounts::change::edit::{ListEdit, TresEdit};
 use garrick_model::{
     date,
-    entities::{Entities, limits::Count},
+    entities::Entities,
     time::{Timestamp, parse_duration_secs, system_zone},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,16 +123,6 @@ impl<'w> Word<'w> {
         let number: i64 = self.value.trim().parse().map_err(|_| bad())?;
         // Slurm has two numbers that mean "none" at the end of 32 bits.
         if number >= i64::from(u32::MAX) - 1 { Err(bad()) } else { Ok(u64::try_from(number).ok()) }
-    }
-
-    /// That of a limit. Limits on how many jobs gain priority by age do not bind yet.
-    pub fn count(&self, count: Count, what: &'static str) -> Result<Option<u64>, WordError> {
-        let number = self.number(what)?;
-        let of_age = matches!(
-            count,
-            Count::GrpJobsAccrue | Count::MaxJobsAccrue | Count::MaxJobsAccruePerUser | Count::MaxJobsAccruePerAccount
-        );
-        if of_age && number.is_some() { Err(WordError::NotYet) } else { Ok(number) }
     }
 
     /// Minutes, rounded up; `None`: unset.
