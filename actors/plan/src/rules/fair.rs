@@ -1,5 +1,5 @@
-//! Fair shares: who has had less than his share of what is used goes first. Two algorithms, as on Slurm's pages `fair_tree.html`
-//! (the default) and `classic_fair_share.html` (`PriorityFlags=NO_FAIR_TREE`). Pure: associations, usage and the moment are
+//! Fair shares: who has had less than his share of what is used goes first. Three algorithms, as on Slurm's pages `fair_tree.html`
+//! (the default), `classic_fair_share.html` (`PriorityFlags=NO_FAIR_TREE`) and `priority_multifactor3.html` (`DEPTH_OBLIVIOUS`). Pure: associations, usage and the moment are
 //! arguments. The scheduler has this calculated every `PriorityCalcPeriod`; `sshare` shows it.
 //!
 //! Fair Tree: siblings are ordered by their level fair share, which is the share of the account's shares that they have, divided by
@@ -33,6 +33,11 @@ pub enum Method {
     Tree,
     /// Classic, with `FairShareDampeningFactor`.
     Classic {
+        /// At least 1.
+        dampening: u32,
+    },
+    /// `DEPTH_OBLIVIOUS`, with `FairShareDampeningFactor`.
+    DepthOblivious {
         /// At least 1.
         dampening: u32,
     },
@@ -95,7 +100,8 @@ impl FairShares {
         tree.use_up(used);
         match method {
             Method::Tree => tree.levels(),
-            Method::Classic { dampening } => tree.classic(dampening),
+            Method::Classic { dampening } => tree.classic(dampening, effective),
+            Method::DepthOblivious { dampening } => tree.classic(dampening, oblivious),
         }
         let Tree { shares, order, .. } = tree;
         let priority = |own: &Association| (own.id, entities.effective(own.id).priority.unwrap_or(0));
@@ -365,8 +371,9 @@ impl<'e> Tree<'e> {
         self.sharing(id).1
     }
 
-    /// The classic algorithm: `F = 2^(-UE/S/d)`.
-    fn classic(&mut self, dampening: u32) {
+    /// The algorithms with a factor for each association by itself: `F = 2^(-UE/S/d)`, where UE is what is said to be its effective
+    /// usage.
+    fn classic(&mut self, dampening: u32, effective: fn(&Share, &Share, &Siblings) -> f64) {
         let Some(root) = self.root else { return };
         let d = f64::from(dampening.max(1));
         if let Some(share) = self.shares_mut(root) {
@@ -378,15 +385,13 @@ impl<'e> Tree<'e> {
             let above = self.of(id).clone();
             let (sharing, of_parent) = self.sharing(id);
             let all: u64 = sharing.iter().map(|own| shares_of(own)).sum();
+            let used = sharing.iter().map(|own| self.of(own.id).norm_usage).sum();
             for own in sharing {
-                let of_level = part(wide(shares_of(own)), wide(all));
+                let level = Siblings { own: part(wide(shares_of(own)), wide(all)), used };
                 if let Some(share) = self.shares_mut(own.id) {
-                    share.norm_shares = above.norm_shares * of_level;
+                    share.norm_shares = above.norm_shares * level.own;
                     // Of accounts just under the root it is what they used.
-                    share.effective = match id == root {
-                        true => share.norm_usage,
-                        false => share.norm_usage + (above.effective - share.norm_usage) * of_level,
-                    };
+                    share.effective = if id == root { share.norm_usage } else { effective(share, &above, &level) };
                     share.level_shares = all;
                     share.factor = Some(factor(share.effective, share.norm_shares, d));
                 }
@@ -404,6 +409,33 @@ impl<'e> Tree<'e> {
             self.reparented(id);
         }
     }
+}
+
+/// An association among its siblings.
+struct Siblings {
+    /// Its part of their shares.
+    own: f64,
+    /// What all of them have used, of all usage.
+    used: f64,
+}
+
+/// The effective usage of the classic algorithm (`classic_fair_share.html`): it contains part of that of the account.
+fn effective(share: &Share, above: &Share, level: &Siblings) -> f64 {
+    share.norm_usage + (above.effective - share.norm_usage) * level.own
+}
+
+/// That of `DEPTH_OBLIVIOUS` (`priority_multifactor3.html`): the shares times the effective usage ratio `R = R_parent * r_l^k`, which
+/// is what Slurm 22.05 shows.
+fn oblivious(share: &Share, above: &Share, level: &Siblings) -> f64 {
+    let of_parent = part(above.effective, above.norm_shares);
+    // Its usage over its shares, and the same of all siblings together, who share what their account has.
+    let local = part(part(share.norm_usage, share.norm_shares), part(level.used, above.norm_shares));
+    if local <= 0.0 || of_parent <= 0.0 {
+        return 0.0;
+    }
+    let (log_of_parent, log_local) = (of_parent.ln(), local.ln());
+    let k = if log_of_parent * log_local >= 0.0 { 1.0 } else { 1.0 / (1.0 + (5.0 * log_of_parent).powi(2)) };
+    of_parent * local.powf(k) * share.norm_shares
 }
 
 fn factor(effective: f64, norm_shares: f64, dampening: f64) -> f64 {

@@ -83,6 +83,61 @@ fn as_seen() -> Arc<Entities> {
     ])
 }
 
+/// As 22.05.8 showed it, with `FairShareDampeningFactor=3`.
+#[test]
+fn depth_oblivious_shares_are_those_of_slurm() {
+    let tree = [
+        (2, 1, "top", None, 1),
+        (3, 1, "chem", None, 1),
+        (4, 1, "physics", None, 3),
+        (5, 4, "astro", None, 2),
+        (12, 2, "top", Some("root"), 1),
+        (13, 3, "chem", Some("mail"), 1),
+        (14, 3, "chem", Some("uucp"), 5),
+        (15, 4, "physics", Some("games"), 1),
+        (16, 4, "physics", Some("news"), 2),
+        (17, 4, "physics", Some("root"), 1),
+        (18, 5, "astro", Some("lp"), 1),
+        (19, 5, "astro", Some("man"), 3),
+    ];
+    let root = assoc(1, None, "root", None, N(1));
+    let below = tree.map(|(id, parent, account, user, shares)| assoc(id, Some(parent), account, user, N(shares)));
+    let usage = [
+        ("top", "root", 4781.0),
+        ("chem", "mail", 547.0),
+        ("physics", "games", 275.0),
+        ("physics", "news", 136.6),
+        ("astro", "lp", 136.6),
+        ("astro", "man", 136.6),
+    ];
+    let all = shares(&entities([root].into_iter().chain(below)), &usage, Method::DepthOblivious { dampening: 3 });
+    for (id, effective, factor) in [
+        (3, 0.090_991, 0.900_220),
+        (13, 0.016_904, 0.889_434),
+        (14, 0.0, 1.0),
+        (4, 0.114_071, 0.957_024),
+        (15, 0.019_234, 0.956_534),
+        (16, 0.021_711, 0.975_230),
+        (17, 0.0, 1.0),
+        (5, 0.038_121, 0.956_916),
+        (18, 0.009_618, 0.956_531),
+        (19, 0.019_061, 0.971_067),
+    ] {
+        let share = all.get(AssocId(id)).unwrap();
+        let apart = ((share.effective - effective).abs(), (share.factor.unwrap() - factor).abs());
+        // It showed values of different minutes together.
+        assert!(apart.0 <= 0.05 * effective && apart.1 < 2e-3, "{id}: {} {:?}", share.effective, share.factor);
+    }
+    // A minute in which nothing ran.
+    let usage = [("top", "root", 769_669.0), ("chem", "mail", 102_204.0), ("physics", "news", 128_127.0)];
+    let root = assoc(1, None, "root", None, N(1));
+    let below = tree.map(|(id, parent, account, user, shares)| assoc(id, Some(parent), account, user, N(shares)));
+    let all = shares(&entities([root].into_iter().chain(below)), &usage, Method::DepthOblivious { dampening: 1 });
+    let mail = all.get(AssocId(13)).unwrap();
+    let apart = ((mail.effective - 0.019_713).abs(), (mail.factor.unwrap() - 0.663_707).abs());
+    assert!(apart.0 < 1e-6 && apart.1 < 1e-5, "{mail:?}");
+}
+
 #[test]
 fn fair_tree_is_that_of_a_slurm_controller() {
     let usage = [("chem", "alice", 8.0), ("chem", "bob", 1.0), ("physics", "alice", 509.738), ("astro", "bob", 661.67)];

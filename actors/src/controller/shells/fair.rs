@@ -72,9 +72,11 @@ pub fn calculated(env: &Env, now: Timestamp) -> Arc<FairShares> {
 }
 
 fn method(config: &Config) -> Method {
-    match config.priority.flags.no_fair_tree {
-        true => Method::Classic { dampening: config.priority.dampening },
-        false => Method::Tree,
+    let (flags, dampening) = (&config.priority.flags, config.priority.dampening);
+    match (flags.depth_oblivious, flags.no_fair_tree) {
+        (true, _) => Method::DepthOblivious { dampening },
+        (false, true) => Method::Classic { dampening },
+        (false, false) => Method::Tree,
     }
 }
 

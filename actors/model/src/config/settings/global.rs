@@ -300,7 +300,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     key!("PriorityCalcPeriod", "5", priority.calc_period_secs: Own(priority::period, |secs| days_and_time(*secs)),
         "time between calculations of all priorities, minutes").shown_if(Config::multifactor),
     key!("PriorityFavorSmall", "no", priority.favor_small: YES_NO, "small jobs get higher priorities").shown_if(Config::multifactor),
-    Key::honoured("PriorityFlags", "", |c, text| c.priority.set_flags(text), "how factors are calculated")
+    Key::honoured("PriorityFlags", "", |c, text| c.priority.set_flags(text).map(|()| None), "how factors are calculated")
         .shown(Show::Value(|c| c.priority.flags.words()))
         .shown_if(Config::multifactor),
     key!("PriorityMaxAge", "7-0", priority.max_age_secs: Own(priority::max_age, |secs| days_and_time(*secs)),

@@ -48,6 +48,8 @@ pub struct PriorityFlags {
     pub accrue_always: bool,
     /// `CALCULATE_RUNNING`: running and suspended jobs too.
     pub calculate_running: bool,
+    /// `DEPTH_OBLIVIOUS`: fair shares by an algorithm that does not go by the depth of the tree, instead of `FAIR_TREE`.
+    pub depth_oblivious: bool,
     /// `INCR_ONLY`: never less than before.
     pub incr_only: bool,
     /// `MAX_TRES`: billing is the greatest of its terms, not their sum.
@@ -83,13 +85,13 @@ const FLAGS: &[&str] = &[
 ];
 
 impl PriorityFlags {
-    fn parse(text: &str) -> Value<(Self, Option<SettingError>)> {
+    fn parse(text: &str) -> Value<Self> {
         let mut flags = Self::default();
-        let mut later = Vec::new();
         for word in values::list(text) {
             match values::choice(&word, FLAGS)? {
                 "ACCRUE_ALWAYS" => flags.accrue_always = true,
                 "CALCULATE_RUNNING" => flags.calculate_running = true,
+                "DEPTH_OBLIVIOUS" => flags.depth_oblivious = true,
                 "INCR_ONLY" => flags.incr_only = true,
                 "MAX_TRES" => flags.max_tres = true,
                 // Fair Tree is the default.
@@ -104,15 +106,11 @@ impl PriorityFlags {
                     (flags.no_normal_qos, flags.no_normal_tres) = (true, true);
                 }
                 "SMALL_RELATIVE_TO_TIME" => flags.small_relative_to_time = true,
-                other => later.push(other),
+                // The list has no other words.
+                _ => {}
             }
         }
-        let later = (!later.is_empty()).then(|| {
-            let what = if later.len() == 1 { "is" } else { "are" };
-            SettingError::new(format!("{} {what} not supported yet", later.join(",")))
-                .suggest("FAIR_TREE and NO_FAIR_TREE are")
-        });
-        Ok((flags, later))
+        Ok(flags)
     }
 
     pub(super) fn words(self) -> String {
@@ -120,6 +118,7 @@ impl PriorityFlags {
         let given = [
             (self.accrue_always, "ACCRUE_ALWAYS"),
             (self.calculate_running, "CALCULATE_RUNNING"),
+            (self.depth_oblivious, "DEPTH_OBLIVIOUS"),
             (self.incr_only, "INCR_ONLY"),
             (self.max_tres, "MAX_TRES"),
             (self.no_fair_tree, "NO_FAIR_TREE"),
@@ -172,11 +171,10 @@ pub struct PrioritySettings {
 }
 
 impl PrioritySettings {
-    /// Takes `PriorityFlags`. Inside, what there is to say about them.
-    pub(super) fn set_flags(&mut self, text: &str) -> Value<Option<SettingError>> {
-        let (flags, note) = PriorityFlags::parse(text)?;
-        self.flags = flags;
-        Ok(note)
+    /// Takes `PriorityFlags`.
+    pub(super) fn set_flags(&mut self, text: &str) -> Value<()> {
+        self.flags = PriorityFlags::parse(text)?;
+        Ok(())
     }
 
     /// Takes a `PriorityWeightTRES`. Inside, what there is to say about it.
@@ -339,6 +337,7 @@ mod tests {
             ("PriorityUsageResetPeriod", "monthly", "MONTHLY"),
             ("FairShareDampeningFactor", "5", "5"),
             ("PriorityFlags", "NO_FAIR_TREE,max_tres", "MAX_TRES,NO_FAIR_TREE"),
+            ("PriorityFlags", "max_tres,depth_oblivious", "DEPTH_OBLIVIOUS,MAX_TRES"),
             ("PriorityFavorSmall", "yes", "Yes"),
             ("PriorityFlags", "no_normal_all,max_tres", "MAX_TRES,NO_NORMAL_ALL"),
             ("PriorityWeightTRES", "CPU=1000,Mem=2000", "CPU=1000,Mem=2000"),
@@ -353,14 +352,13 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        for (key, value) in
-            [("PriorityFlags", "MAX_TRES,DEPTH_OBLIVIOUS"), ("PriorityWeightTRES", "CPU=5,GRES/gpu=3000")]
-        {
-            assert!(set(key, value).unwrap().1.is_some(), "{key}={value}");
-        }
-        for (key, value) in
-            [("PriorityWeightFairshare", "10"), ("PriorityFlags", "NO_FAIR_TREE"), ("PriorityFlags", "FAIR_TREE")]
-        {
+        assert!(set("PriorityWeightTRES", "CPU=5,GRES/gpu=3000").unwrap().1.is_some());
+        for (key, value) in [
+            ("PriorityWeightFairshare", "10"),
+            ("PriorityFlags", "NO_FAIR_TREE"),
+            ("PriorityFlags", "FAIR_TREE"),
+            ("PriorityFlags", "MAX_TRES,DEPTH_OBLIVIOUS"),
+        ] {
             assert!(set(key, value).unwrap().1.is_none(), "{key}={value}");
         }
     }
