@@ -34,10 +34,10 @@ use garrick_model::{
 use proptest::prelude::*;
 use std::sync::Arc;
 
-const NOW: Timestamp = Timestamp::from_secs(100_000);
+pub(super) const NOW: Timestamp = Timestamp::from_secs(100_000);
 
 /// `-n TASKS -t 5` with 100 MiB for each CPU, as alice.
-fn asks(tasks: u32) -> JobSpec {
+pub(super) fn asks(tasks: u32) -> JobSpec {
     JobSpec {
         tasks: Some(tasks),
         memory: MemoryRequest::PerCpu(MemoryMib(100)),
@@ -47,31 +47,31 @@ fn asks(tasks: u32) -> JobSpec {
     }
 }
 
-fn on_nodes(spec: JobSpec, nodes: u32) -> JobSpec {
+pub(super) fn on_nodes(spec: JobSpec, nodes: u32) -> JobSpec {
     JobSpec { nodes: Some(NodeCount { min: nodes, max: Some(nodes) }), ..spec }
 }
 
-fn at(spec: JobSpec, node: &str) -> JobSpec {
+pub(super) fn at(spec: JobSpec, node: &str) -> JobSpec {
     JobSpec { nodelist: vec![node.to_owned()], ..spec }
 }
 
-fn gpus(count: u64) -> JobSpec {
+pub(super) fn gpus(count: u64) -> JobSpec {
     let gpu = GresCount { name: "gpu".to_owned(), kind: None, count };
     JobSpec { gres: GresRequest { per_node: vec![gpu], ..GresRequest::default() }, ..asks(1) }
 }
 
-fn matlab(count: u32) -> JobSpec {
+pub(super) fn matlab(count: u32) -> JobSpec {
     JobSpec { licenses: Some(format!("matlab:{count}")), ..asks(1) }
 }
 
 /// Jobs 1, 2, ... of alice in physics.
-fn queue(specs: Vec<JobSpec>) -> Vec<JobView> {
+pub(super) fn queue(specs: Vec<JobSpec>) -> Vec<JobView> {
     let view = |(spec, id)| JobView { association: Some(AssocId(4)), ..job(id, spec) };
     specs.into_iter().zip(1..).map(view).collect()
 }
 
 /// The cluster with those jobs, where all is enforced.
-fn site(jobs: Vec<JobView>, entities: &Entities) -> ClusterView {
+pub(super) fn site(jobs: Vec<JobView>, entities: &Entities) -> ClusterView {
     let nodes = (0..3).map(|index| {
         let mut node = node(index, 2);
         node.shape.gres = vec![GresEntry {
@@ -97,7 +97,7 @@ fn site(jobs: Vec<JobView>, entities: &Entities) -> ClusterView {
 }
 
 /// Why each job waits; empty: it starts.
-fn outcome(plan: &Plan, jobs: u32) -> Vec<String> {
+pub(super) fn outcome(plan: &Plan, jobs: u32) -> Vec<String> {
     let of = |id: u32| {
         if plan.starts.iter().any(|start| start.job == JobId(id)) {
             return String::new();
@@ -113,11 +113,11 @@ fn planned(specs: Vec<JobSpec>, entities: &Entities) -> Vec<String> {
     outcome(&plan(&site(queue(specs), entities), NOW), count)
 }
 
-fn tres(limit: TresLimit, name: &str, most: u64) -> Limits {
+pub(super) fn tres(limit: TresLimit, name: &str, most: u64) -> Limits {
     Limits { tres: [(limit, Amounts::from([(name.to_owned(), most)]))].into(), ..Limits::default() }
 }
 
-fn count(count: Count, most: u64) -> Limits {
+pub(super) fn count(count: Count, most: u64) -> Limits {
     Limits { counts: [(count, most)].into(), ..Limits::default() }
 }
 

@@ -1,6 +1,7 @@
 //! Plans, tested as a whole.
 
 mod accounting_test;
+mod accrual_test;
 mod bounds_test;
 mod caps_test;
 mod core_reservations_test;
@@ -12,6 +13,7 @@ mod hres_test;
 mod kept_test;
 mod layout_test;
 mod licenses_test;
+mod limit_words_test;
 mod memory_test;
 mod mixed_test;
 mod plan_test;
