@@ -203,6 +203,12 @@ struct Load {
 }
 
 impl Load {
+    /// Only what is billed.
+    fn billed(charge: &Arc<Charge>) -> Self {
+        let factor = wide(charge.factor_millionths) / MILLION;
+        Self { charge: Arc::clone(charge), rates: vec![(BILLING.to_owned(), wide(charge.billing) * factor)] }
+    }
+
     fn of(run: &Run) -> Option<Self> {
         let charge = Arc::clone(run.charge.as_ref()?);
         let factor = wide(charge.factor_millionths) / MILLION;
@@ -278,6 +284,21 @@ impl Usage {
     /// The same of a QOS.
     pub fn flow_of_qos(&self, name: &str, meter: &Meter, now: Timestamp) -> Flow {
         flow(meter, now, self.pace_of_qos(name))
+    }
+
+    /// Nothing used yet, under these rules.
+    pub fn with_rules(rules: UsageRules) -> Self {
+        Self { rules, ..Self::default() }
+    }
+
+    /// A run that no log tells of, which is charged so, begins: for replays of workloads.
+    pub fn begins(&mut self, at: Timestamp, charge: &Arc<Charge>) {
+        self.change(at, Using::default(), Using(Some(Load::billed(charge))));
+    }
+
+    /// Such a run ends.
+    pub fn ends(&mut self, at: Timestamp, charge: &Arc<Charge>) {
+        self.change(at, Using(Some(Load::billed(charge))), Using::default());
     }
 
     /// There is nothing to save.

@@ -1,13 +1,18 @@
 //! `garrick sim`: replays a workload through the scheduler, on a cluster of a number of slots or of a `slurm.conf`, under one
 //! policy or several for comparison.
 
-use garrick_model::config::{self, Config};
+use garrick_model::{
+    config::{self, Config},
+    time::parse_duration_secs,
+};
 use garrick_options::table::Arg;
 use garrick_replay::{
+    TraceJob,
     cluster::{self, Choice, ClusterView},
-    engine::{Estimates, Replay, replay},
+    engine::{Estimates, Replay, replay, replay_with},
     figures::{Blocks, Figures, Summary},
     journal, picture,
+    shares::{self, Course, Entitled, Sharing},
     swf::{self, Trace},
 };
 use garrick_tools::{
@@ -61,6 +66,31 @@ static TABLE: Table = Table {
             Arg::Required("WHICH"),
             "requested (default), or exact: run times are known beforehand",
         ),
+        option(
+            "fair-share",
+            None,
+            Arg::Required("LIST"),
+            "users are accounts, and jobs have multifactor priorities: equal (shares), demand (shares by what users' jobs come to), \
+             off (priorities do not go by shares, which are shown all the same); or a list of these",
+        ),
+        option(
+            "half-life",
+            None,
+            Arg::Required("TIME"),
+            "PriorityDecayHalfLife for --fair-share (default: that of --conf, or 7-0)",
+        ),
+        option(
+            "users",
+            None,
+            Arg::Required("N"),
+            "of a trace that names no users: deal its jobs to N; each has half of what is left, the last two as much",
+        ),
+        option(
+            "shares-picture",
+            None,
+            Arg::Required("FILE"),
+            "draw what users had of their shares over time (SVG), with --fair-share",
+        ),
         option("json", None, Arg::None, "print a JSON object, or an array if there are several"),
         option("picture", None, Arg::Required("FILE"), "draw queue and utilisation over time (SVG)"),
         option("by", None, Arg::Required("WHAT"), "also print a table by user or by partition"),
@@ -99,8 +129,10 @@ fn run(arguments: &Arguments) -> Result<String, String> {
     if let Some(by) = by.as_deref().filter(|by| !["user", "partition"].contains(by)) {
         return Err(format!("--by: \"{by}\" is neither user nor partition"));
     }
-    let drawn = arguments.value("picture").map(PathBuf::from);
-    drawn.as_deref().map_or(Ok(()), only_svg)?;
+    for drawn in ["picture", "shares-picture"].into_iter().filter_map(|name| arguments.value(name)) {
+        only_svg(&PathBuf::from(drawn))?;
+    }
+    let shared = shared(arguments)?;
     let estimates = match arguments.value("estimates").as_deref() {
         None | Some("requested") => Estimates::Requested,
         Some("exact") => Estimates::Exact,
@@ -112,29 +144,129 @@ fn run(arguments: &Arguments) -> Result<String, String> {
         .map(|p| p.trim().parse().map_err(|e| format!("--policy: {e}")))
         .collect::<Result<_, _>>()?;
     let confs = configurations(arguments)?;
-    let trace = workload(arguments, confs.first().map(|(_, config)| config))?;
-    let mut clusters = Vec::new();
-    for policy in policies {
-        clusters.extend(clusters_under(policy, arguments, &confs, &trace)?);
+    let mut trace = workload(arguments, confs.first().map(|(_, config)| config))?;
+    if let Some(users) = count(arguments, "users")? {
+        deal(&mut trace, users)?;
     }
-    let told: Vec<Told> = clusters
-        .into_iter()
-        .map(|(name, view)| {
-            let began = Instant::now();
-            let replay = replay(view, &trace.jobs, estimates);
-            let seconds = began.elapsed().as_secs_f64();
-            Told { name, summary: Summary::of(&replay), replay, seconds }
-        })
-        .collect();
+    let mut told = Vec::new();
+    for policy in policies {
+        for (name, view, config) in clusters_under(policy, arguments, &confs, &trace)? {
+            if shared.is_empty() {
+                told.push(replayed(name, &trace, |jobs| replay(view, jobs, estimates)));
+                continue;
+            }
+            for entitled in &shared {
+                let sharing = sharing(*entitled, &trace, &view, config, arguments)?;
+                let (name, view) = (format!("{name}, {entitled}"), view.clone());
+                told.push(replayed(name, &trace, |jobs| replay_with(view, jobs, estimates, Some(sharing))));
+            }
+        }
+    }
     let named: Vec<picture::Named<'_>> = told.iter().map(|t| (t.name.as_str(), &t.replay)).collect();
     if let Some(path) = arguments.value("picture") {
         let drawn = picture::svg(&named).map_err(|e| e.to_string())?;
         std::fs::write(&path, drawn).map_err(|e| format!("cannot write {path}: {e}"))?;
     }
+    if let Some(path) = arguments.value("shares-picture") {
+        let drawn = picture::shares_svg(&named).map_err(|e| e.to_string())?;
+        std::fs::write(&path, drawn).map_err(|e| format!("cannot write {path}: {e}"))?;
+    }
     if arguments.has("json") {
         return json(&told, &trace);
     }
-    Ok(table(&told, &trace, by.as_deref()) + "\n" + &picture::lines(&named))
+    Ok(table(&told, &trace, by.as_deref()) + &shares_table(&told) + "\n" + &picture::lines(&named))
+}
+
+/// One replay, and how long it takes.
+fn replayed(name: String, trace: &Trace, replay: impl FnOnce(&[TraceJob]) -> Replay) -> Told {
+    let began = Instant::now();
+    let replay = replay(&trace.jobs);
+    let seconds = began.elapsed().as_secs_f64();
+    Told { name, summary: Summary::of(&replay), replay, seconds }
+}
+
+/// `--fair-share`: one replay each.
+fn shared(arguments: &Arguments) -> Result<Vec<Entitled>, String> {
+    let Some(list) = arguments.value("fair-share") else {
+        let alone = ["half-life", "shares-picture"].into_iter().find(|name| arguments.has(name));
+        return alone.map_or(Ok(Vec::new()), |name| Err(format!("--{name} goes with --fair-share")));
+    };
+    list.split(',').map(|word| word.trim().parse().map_err(|e| format!("--fair-share: {e}"))).collect()
+}
+
+/// The users' shares on such a cluster.
+fn sharing(
+    entitled: Entitled,
+    trace: &Trace,
+    view: &ClusterView,
+    config: Option<&Config>,
+    arguments: &Arguments,
+) -> Result<Sharing, String> {
+    let mut settings = config.map_or_else(shares::defaults, |config| config.priority.clone());
+    if let Some(text) = arguments.value("half-life") {
+        let secs = parse_duration_secs(&text).ok().flatten().filter(|secs| *secs > 0);
+        settings.half_life_secs = secs.ok_or_else(|| format!("--half-life: \"{text}\" is not a time"))?;
+    }
+    let partitions = config.map(cluster::partition_views).unwrap_or_default();
+    Ok(Sharing::new(&trace.jobs, entitled, shares::settings(settings, entitled), partitions, view.nodes.clone()))
+}
+
+/// Gives the jobs of a trace without users to so many, always in the same way.
+fn deal(trace: &mut Trace, users: u32) -> Result<(), String> {
+    if trace.jobs.iter().any(|job| job.user != 0) {
+        return Err("--users: the workload names its users".to_owned());
+    }
+    for job in &mut trace.jobs {
+        // Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014.
+        let mut z = u64::from(job.id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        job.user = ((z ^ (z >> 31)).trailing_zeros() + 1).min(users);
+    }
+    Ok(())
+}
+
+/// Most users of whom a table tells; the others are one line.
+const TOLD_USERS: usize = 12;
+
+/// What users were entitled to and had, and how long their jobs waited, in each replay with shares.
+fn shares_table(told: &[Told]) -> String {
+    let told: Vec<(&Told, &Course)> = told.iter().filter_map(|t| Some((t, t.replay.shares.as_ref()?))).collect();
+    let Some((first, _)) = told.first() else { return String::new() };
+    let mut text = format!("\n{:<10} {:>8} {:>9}", "user", "jobs", "of work");
+    for (t, _) in &told {
+        let _ = write!(text, "  {:>26}", t.name);
+    }
+    let _ = write!(text, "\n{:<29}", "");
+    for _ in &told {
+        let _ = write!(text, "  {:>8} {:>17}", "share", "mean wait, s");
+    }
+    text.push('\n');
+    let mut users: Vec<(&u32, &Figures)> = first.summary.users.iter().collect();
+    users.sort_by(|(a, x), (b, y)| y.work_cpu_s.total_cmp(&x.work_cpu_s).then(a.cmp(b)));
+    let (named, rest) = users.split_at(users.len().min(TOLD_USERS));
+    let mut lines: Vec<(String, Vec<u32>)> = named.iter().map(|(user, _)| (user.to_string(), vec![**user])).collect();
+    if !rest.is_empty() {
+        lines.push((format!("{} more", rest.len()), rest.iter().map(|(user, _)| **user).collect()));
+    }
+    for (name, users) in lines {
+        let of = |t: &Told| {
+            let figures = users.iter().filter_map(|user| t.summary.users.get(user));
+            figures.fold((0, 0.0, 0.0), |(jobs, work, wait), f| {
+                (jobs + f.jobs, work + f.work_cpu_s, wait + f.mean_wait_s * f.jobs as f64)
+            })
+        };
+        let (jobs, work, _) = of(first);
+        let _ = write!(text, "{name:<10} {jobs:>8} {:>9.3}", work / first.summary.all.work_cpu_s.max(1.0));
+        for (t, course) in &told {
+            let (jobs, _, wait) = of(t);
+            let entitled: u64 =
+                users.iter().filter_map(|user| course.entitled.get(user)).map(|part| u64::from(*part)).sum();
+            let _ = write!(text, "  {:>8.3} {:>17.0}", entitled as f64 / 1e6, wait / (jobs.max(1) as f64));
+        }
+        text.push('\n');
+    }
+    text
 }
 
 /// The files that `--conf` names.
@@ -174,17 +306,20 @@ fn count(arguments: &Arguments, name: &str) -> Result<Option<u32>, String> {
     arguments.value(name).map(parsed).transpose()
 }
 
-/// Each configured cluster under this policy, by name; without configurations one of like nodes.
-fn clusters_under(
+/// A cluster with its name, and its configuration if it has one.
+type Cluster<'c> = (String, ClusterView, Option<&'c Config>);
+
+/// Each configured cluster under this policy; without configurations one of like nodes.
+fn clusters_under<'c>(
     policy: Choice,
     arguments: &Arguments,
-    confs: &[(PathBuf, Config)],
+    confs: &'c [(PathBuf, Config)],
     trace: &Trace,
-) -> Result<Vec<(String, ClusterView)>, String> {
+) -> Result<Vec<Cluster<'c>>, String> {
     if !confs.is_empty() {
         let named = confs.iter().map(|(path, config)| {
             let name = if confs.len() > 1 { format!("{} {policy}", path.display()) } else { policy.to_string() };
-            (name, cluster::configured(config, policy))
+            (name, cluster::configured(config, policy), Some(config))
         });
         return Ok(named.collect());
     }
@@ -198,7 +333,7 @@ fn clusters_under(
         (None, None) => return Err("the workload names no MaxProcs: say --nodes N or --conf FILE".to_owned()),
     };
     let cpus = count(arguments, "cpus")?.unwrap_or(1);
-    Ok(vec![(policy.to_string(), cluster::places(nodes, cpus, policy))])
+    Ok(vec![(policy.to_string(), cluster::places(nodes, cpus, policy), None)])
 }
 
 /// Refuses a name that says another kind of picture than is drawn.
@@ -337,6 +472,30 @@ mod tests {
         assert_eq!(told["left_out"], 1, "{told}");
         let said = "--picture: no png is drawn, only SVG: name a file that ends in .svg";
         assert_eq!(refused, Err(said.to_owned()));
+    }
+
+    #[test]
+    fn with_fair_share_who_has_had_less_waits_less() {
+        let file = std::env::temp_dir().join(format!("garrick-sim-shares-{}.swf", std::process::id()));
+        let job = |number: u32, user: u32| format!("{number} {number} -1 600 1 -1 -1 1 600 -1 1 {user}\n");
+        // The first user's forty jobs come before the other's ten.
+        let jobs: String = (1..=50).map(|number| job(number, if number <= 40 { 1 } else { 2 })).collect();
+        std::fs::write(&file, jobs).unwrap();
+        let picture = file.with_extension("svg");
+        let words =
+            ["--trace", file.to_str().unwrap(), "--nodes", "1", "--policy", "easy", "--fair-share", "off,equal"];
+        let text = sim(&[&words[..], &["--shares-picture", picture.to_str().unwrap()]].concat()).unwrap();
+        let drawn = std::fs::read_to_string(&picture).unwrap();
+        let refused = sim(&[&words[..6], &["--half-life", "1-0"]].concat());
+        std::fs::remove_file(&file).unwrap();
+        std::fs::remove_file(&picture).unwrap();
+        let row = text.lines().find(|line| line.starts_with("2   ")).unwrap();
+        let numbers: Vec<f64> = row.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        let [_, jobs, work, _, off, share, on] = numbers.as_slice() else { panic!("{row}") };
+        assert_eq!((*jobs, *work, *share), (10.0, 0.2, 0.5), "{text}");
+        assert!(on < off && *on < 10_000.0, "{text}");
+        assert!(drawn.contains("equal shares: used / entitled") && drawn.contains("user 2"), "{drawn}");
+        assert_eq!(refused, Err("--half-life goes with --fair-share".to_owned()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    config::Config,
+    config::{Config, PartitionConfig},
     ids::NodeIndex,
     node_shape::NodeShape,
     resources::MemoryMib,
@@ -146,15 +146,20 @@ pub fn configured(config: &Config, choice: Choice) -> ClusterView {
             Arc::new(node(n.index.0, n.name.clone(), s.shape.clone(), s.features.clone(), s.weight))
         })
         .collect();
-    let partitions = config.partitions.iter().map(|partition| {
-        let mut settings = partition.clone();
-        let members = config.resolve_nodes(&mut settings).unwrap_or_default();
-        let state = settings.state;
-        let view = PartitionView { generation: 1, config: Arc::new(settings), state, nodes: members };
-        partition_facts(&view, nodes.len())
-    });
+    let partitions = partition_views(config);
+    let partitions = partitions.iter().map(|view| partition_facts(view, nodes.len()));
     let policy = Policy { max_starts: usize::MAX, ..policy(config) };
     ClusterView::new(choice.over(policy), &[], &nodes, partitions.collect())
+}
+
+/// The partitions of a configuration, as priorities need them.
+pub fn partition_views(config: &Config) -> Vec<Arc<PartitionView>> {
+    let view = |partition: &PartitionConfig| {
+        let mut settings = partition.clone();
+        let nodes = config.resolve_nodes(&mut settings).unwrap_or_default();
+        Arc::new(PartitionView { generation: 1, state: settings.state, config: Arc::new(settings), nodes })
+    };
+    config.partitions.iter().map(view).collect()
 }
 
 fn node(index: u32, name: String, shape: NodeShape, features: Vec<String>, weight: u32) -> NodeView {

@@ -4,6 +4,7 @@
 use crate::{
     TraceJob,
     idle::{self, Idle},
+    shares::{Course, Sharing},
 };
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -88,10 +89,17 @@ pub struct Replay {
     pub patient: BTreeMap<JobId, Timestamp>,
     /// Plans made.
     pub plans: u64,
+    /// How the users' shares stood, where they have some.
+    pub shares: Option<Course>,
 }
 
 /// Replays a workload on a cluster. What the cluster's nodes hold before does not matter.
-pub fn replay(mut view: ClusterView, jobs: &[TraceJob], estimates: Estimates) -> Replay {
+pub fn replay(view: ClusterView, jobs: &[TraceJob], estimates: Estimates) -> Replay {
+    replay_with(view, jobs, estimates, None)
+}
+
+/// The same with priorities by fair shares.
+pub fn replay_with(mut view: ClusterView, jobs: &[TraceJob], estimates: Estimates, sharing: Option<Sharing>) -> Replay {
     view.pending.clear();
     let cpus: u64 = view.nodes.iter().map(|n| u64::from(n.shape.cpus)).sum();
     let mut feasible = Feasibility::new(view.clone());
@@ -105,6 +113,7 @@ pub fn replay(mut view: ClusterView, jobs: &[TraceJob], estimates: Estimates) ->
         ends: BTreeSet::new(),
         places: HashMap::new(),
         running: HashMap::new(),
+        sharing,
         outcome: Replay { cpus, unit_cpus, ..Replay::default() },
     };
     let mut arrivals = jobs.iter().peekable();
@@ -134,6 +143,7 @@ pub fn replay(mut view: ClusterView, jobs: &[TraceJob], estimates: Estimates) ->
         }
         run.note(now);
     }
+    run.outcome.shares = run.sharing.map(Sharing::course);
     run.outcome.stranded = run.view.pending.iter().map(|job| job.id).collect();
     run.outcome
 }
@@ -157,13 +167,14 @@ struct Run {
     places: HashMap<JobId, usize>,
     /// Of everything that waits, with the nodes of what runs.
     running: HashMap<JobId, (Known, Vec<usize>, u32)>,
+    sharing: Option<Sharing>,
     outcome: Replay,
 }
 
 impl Run {
     /// Puts a job into the queue. Gives the CPUs that it asks for, unless it can never run.
     fn submit(&mut self, job: &TraceJob, estimates: Estimates, feasible: &mut Feasibility) -> Option<u32> {
-        let view = job_view(&self.view, job, estimates);
+        let mut view = job_view(&self.view, job, estimates);
         if view.partitions.is_empty() || feasible.check(&view).is_err() || too_wide(&self.view, &view) {
             self.outcome.refused.push(job.id);
             return None;
@@ -172,13 +183,19 @@ impl Run {
         let known = Known { user: job.user, submit: job.submit, run, cpus: job.size };
         self.running.insert(job.id, (known, Vec::new(), 0));
         self.places.insert(job.id, self.view.pending.len());
+        if let Some(sharing) = &self.sharing {
+            view.priority = sharing.priority(&view);
+        }
         self.view.pending.push(Arc::new(view));
         Some(job.size)
     }
 
     fn end(&mut self) {
-        let Some((_, id)) = self.ends.pop_first() else { return };
-        let Some((_, nodes, held)) = self.running.remove(&id) else { return };
+        let Some((at, id)) = self.ends.pop_first() else { return };
+        let Some((known, nodes, held)) = self.running.remove(&id) else { return };
+        if let Some(sharing) = &mut self.sharing {
+            sharing.ends(at, known.user, held);
+        }
         for node in nodes {
             Arc::make_mut(&mut self.view.nodes[node]).holds.retain(|hold| hold.job != id);
         }
@@ -187,6 +204,9 @@ impl Run {
 
     fn plan(&mut self, now: Timestamp) {
         self.again = None;
+        if let Some(sharing) = &mut self.sharing {
+            sharing.renew(now, &mut self.view.pending);
+        }
         while !self.view.pending.is_empty() {
             self.outcome.plans += 1;
             let made = plan(&self.view, now);
@@ -246,6 +266,9 @@ impl Run {
             });
         }
         self.free = self.free.saturating_sub(u64::from(*held));
+        if let Some(sharing) = &mut self.sharing {
+            sharing.begins(now, known.user, *held);
+        }
         self.ends.insert((now.plus(Duration::from_secs(known.run)), job.id));
         self.outcome.ran.push(Ran {
             id: job.id,

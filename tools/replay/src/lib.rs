@@ -9,6 +9,7 @@
 //! | [`engine`] | the replay |
 //! | [`figures`] | the results, in numbers |
 //! | [`picture`] | the results, drawn |
+//! | [`shares`] | fair shares of the users |
 
 pub mod cluster;
 pub mod engine;
@@ -17,6 +18,7 @@ pub mod idle;
 pub mod journal;
 pub mod map;
 pub mod picture;
+pub mod shares;
 pub mod swf;
 
 use garrick_model::{ids::JobId, resources::MemoryMib, time::Timestamp};

@@ -1,12 +1,15 @@
 //! Queue and utilisation over time, as a picture and as lines for a terminal.
 
-use crate::engine::{Moment, Replay};
+use crate::{
+    engine::{Moment, Replay},
+    shares::Course,
+};
 use garrick_model::time::Timestamp;
 use plotters::prelude::{
-    AreaSeries, BLUE, ChartBuilder, Color as _, IntoDrawingArea as _, LineSeries, PathElement, RED, RGBColor,
+    AreaSeries, BLACK, BLUE, ChartBuilder, Color as _, IntoDrawingArea as _, LineSeries, PathElement, RED, RGBColor,
     SVGBackend, WHITE,
 };
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 /// Points of a curve.
 const BINS: usize = 800;
@@ -69,6 +72,74 @@ pub fn lines(replays: &[Named<'_>]) -> String {
 fn level(part: f64) -> char {
     let top = LEVELS.len() - 1;
     LEVELS[((part * top as f64).ceil() as usize).min(top)]
+}
+
+/// Users whose shares are drawn: those who used most.
+const DRAWN: usize = 6;
+/// The highest part of its share that is drawn.
+const MOST_OF_SHARE: f64 = 3.0;
+const COLOURS: [RGBColor; DRAWN] = [
+    RGBColor(0, 90, 180),
+    RGBColor(200, 80, 0),
+    RGBColor(0, 130, 60),
+    RGBColor(150, 80, 0),
+    RGBColor(120, 0, 140),
+    RGBColor(0, 150, 160),
+];
+
+/// What users had, over what they may have, over time: days since the start and that quotient, for each of those who used most.
+pub fn quotients(course: &Course) -> Vec<(u32, Vec<(f64, f64)>)> {
+    let Some((begin, _)) = course.used.first() else { return Vec::new() };
+    let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
+    for (user, used) in course.used.iter().flat_map(|(_, used)| used) {
+        *sums.entry(*user).or_default() += u64::from(*used);
+    }
+    let mut most: Vec<(u64, u32)> = sums.into_iter().map(|(user, sum)| (sum, user)).collect();
+    most.sort_unstable_by(|a, b| b.cmp(a));
+    let of = |user: u32| {
+        let entitled = f64::from(course.entitled.get(&user).copied().unwrap_or(0).max(1));
+        let point = |(at, used): &(Timestamp, BTreeMap<u32, u32>)| {
+            let used = f64::from(used.get(&user).copied().unwrap_or(0));
+            (at.since(*begin).as_secs_f64() / 86_400.0, used / entitled)
+        };
+        (user, course.used.iter().map(point).collect())
+    };
+    most.into_iter().take(DRAWN).map(|(_, user)| of(user)).collect()
+}
+
+/// Draws how the shares of users went, a chart for each replay that has shares, into one SVG document.
+pub fn shares_svg(replays: &[Named<'_>]) -> Result<String, DrawError> {
+    let mut text = String::new();
+    draw_shares(replays, &mut text).map_err(|error| DrawError(error.to_string()))?;
+    Ok(text)
+}
+
+fn draw_shares(replays: &[Named<'_>], text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+    let shared: Vec<_> = replays.iter().filter_map(|(name, replay)| Some((*name, replay.shares.as_ref()?))).collect();
+    let height = 300 * u32::try_from(shared.len().max(1))?;
+    let area = SVGBackend::with_string(text, (1000, height)).into_drawing_area();
+    area.fill(&WHITE)?;
+    for ((name, course), area) in shared.iter().zip(area.split_evenly((shared.len().max(1), 1))) {
+        let lines = quotients(course);
+        let days = lines.iter().filter_map(|(_, line)| line.last()).map(|point| point.0).fold(0.01, f64::max);
+        let mut chart = ChartBuilder::on(&area)
+            .caption(format!("{name}: used / entitled"), ("sans-serif", 18))
+            .margin(12)
+            .x_label_area_size(30)
+            .y_label_area_size(60)
+            .build_cartesian_2d(0.0..days, 0.0..MOST_OF_SHARE)?;
+        chart.configure_mesh().x_desc("days").y_desc("part of the share").draw()?;
+        chart.draw_series(LineSeries::new([(0.0, 1.0), (days, 1.0)], BLACK.stroke_width(2)))?;
+        for ((user, line), colour) in lines.into_iter().zip(COLOURS) {
+            let points = line.into_iter().map(|(day, part)| (day, part.min(MOST_OF_SHARE)));
+            let drawn = chart.draw_series(LineSeries::new(points, colour))?;
+            let key = move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour);
+            drawn.label(format!("user {user}")).legend(key);
+        }
+        chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw()?;
+    }
+    area.present()?;
+    Ok(())
 }
 
 /// Draws the curves of all replays into one SVG document.

@@ -95,6 +95,7 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
 pub fn parse(path: &Path, text: impl BufRead) -> Result<Trace, TraceError> {
     let mut trace = Trace::default();
     let mut jobs: Vec<(Option<u64>, TraceJob)> = Vec::new();
+    let mut named = (false, Vec::new());
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.map_err(|source| TraceError::Read { path: path.to_owned(), source })?;
         let text = text.trim();
@@ -103,13 +104,21 @@ pub fn parse(path: &Path, text: impl BufRead) -> Result<Trace, TraceError> {
             trace.max_procs = value.or(trace.max_procs);
         } else if !text.is_empty() {
             match job(path, line, text)? {
-                Ok(job) => jobs.push(job),
+                Ok((number, whose, job)) => {
+                    named.0 |= whose.0.is_some();
+                    named.1.push(whose.1);
+                    jobs.push((number, job));
+                }
                 Err(cause) => *trace.left_out.entry(cause).or_default() += 1,
             }
         }
     }
     if jobs.is_empty() {
         return Err(TraceError::Empty { path: path.to_owned(), left_out: trace.left_out });
+    }
+    // A trace without users may have groups, which are accounts or tenants.
+    if !named.0 {
+        jobs.iter_mut().zip(named.1).for_each(|((_, job), group)| job.user = group.unwrap_or(0));
     }
     jobs.sort_by_key(|(number, job)| (job.submit, *number));
     trace.misnumbered = misnumbered(&jobs);
@@ -137,8 +146,8 @@ fn misnumbered(jobs: &[(Option<u64>, TraceJob)]) -> BTreeMap<&'static str, usize
     wrong
 }
 
-/// A line's number and job, or what keeps the job from being replayed.
-type Line = Result<(Option<u64>, TraceJob), &'static str>;
+/// A line's number, user and group, and job, or what keeps the job from being replayed.
+type Line = Result<(Option<u64>, (Option<u32>, Option<u32>), TraceJob), &'static str>;
 
 fn job(path: &Path, line: usize, text: &str) -> Result<Line, TraceError> {
     let columns: Vec<&str> = text.split_ascii_whitespace().collect();
@@ -163,14 +172,15 @@ fn job(path: &Path, line: usize, text: &str) -> Result<Line, TraceError> {
     let size = small(number(8, "requested processors")?).filter(|n| *n > 0).or(allocated);
     let requested = number(9, "requested time")?.filter(|secs| *secs > 0);
     let memory = number(10, "requested memory")?.filter(|kib| *kib > 0).map(|kib| MemoryMib(kib.div_ceil(1024)));
-    let user = small(number(12, "user")?).unwrap_or(0);
+    let whose = (small(number(12, "user")?), small(number(13, "group")?));
     let queue = small(number(15, "queue")?);
     let Some(submit) = submit else { return Ok(Err("have no submission time")) };
     let Some(run) = run else { return Ok(Err("have no run time")) };
     let Some(size) = size else { return Ok(Err("have no size")) };
     let submit = Timestamp::from_secs(i64::try_from(submit).unwrap_or(i64::MAX));
     let known = JobId(small(id).unwrap_or_default());
-    Ok(Ok((id, TraceJob { id: known, submit, run, size, requested, memory, user, queue })))
+    let user = whose.0.unwrap_or(0);
+    Ok(Ok((id, whose, TraceJob { id: known, submit, run, size, requested, memory, user, queue })))
 }
 
 #[cfg(test)]
@@ -193,6 +203,14 @@ mod tests {
         assert_eq!((first.id, first.size, first.requested, first.queue), (JobId(1), 8, Some(120), Some(2)));
         assert_eq!((first.memory, first.user), (Some(MemoryMib(4)), 7));
         assert_eq!((second.id, second.size, second.run, second.requested), (JobId(2), 4, 60, None));
+    }
+
+    #[test]
+    fn groups_stand_for_users_where_there_are_none() {
+        let line = |user: i32, group: i32| format!("1 0 -1 60 4 -1 -1 4 60 -1 1 {user} {group}\n");
+        let users = |text: &str| parsed(text).unwrap().jobs.iter().map(|job| job.user).collect::<Vec<_>>();
+        assert_eq!(users(&[line(-1, 7), line(-1, 8)].concat()), [7, 8]);
+        assert_eq!(users(&[line(-1, 7), line(3, 8)].concat()), [0, 3]);
     }
 
     #[test]
