@@ -12,6 +12,7 @@ Measures the cost of durability and planning on a real controller (needs root, a
   restart   time from the kill of a controller with this number of jobs until it answers for them (100000 jobs)
   queries   commands with short answers beside this number of jobs, and /bin/true (20000 jobs)
   planning  queries and submissions while plans for this number of different jobs are made (10000 jobs)
+  priorities  the longest time to an answer while priorities of this number of waiting jobs are calculated (100000 jobs)
   crowd     one user's single submissions beside this number of another user's at once (10000 jobs)
 ";
 
@@ -45,8 +46,11 @@ fn main() -> ExitCode {
         "restart" => records::restart(jobs.unwrap_or(100_000)),
         "queries" => records::queries(jobs.unwrap_or(20_000)),
         "planning" => records::planning(jobs.unwrap_or(10_000)),
+        "priorities" => records::priorities(jobs.unwrap_or(100_000)),
         "crowd" => records::crowd(jobs.unwrap_or(10_000)),
-        other => return misused(&format!("\"{other}\" is none of rates, restart, queries, planning, crowd")),
+        other => {
+            return misused(&format!("\"{other}\" is none of rates, restart, queries, planning, priorities, crowd"));
+        }
     };
     match outcome.and_then(|found| print(&found)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -42,6 +42,11 @@ pub struct Controller {
 impl Controller {
     /// Starts one whose state is in `disk`, else beside the rest, and submits a first job to it with `sbatch`.
     pub fn up(disk: Option<&Path>) -> Fallible<Self> {
+        Self::up_with(disk, "")
+    }
+
+    /// The same with more lines in `slurm.conf`.
+    pub fn up_with(disk: Option<&Path>, lines: &str) -> Fallible<Self> {
         let home = fresh_home("records")?;
         let name = home.file_name().unwrap_or_default().to_owned();
         let state = disk.map_or_else(|| home.join("state"), |disk| disk.join(name));
@@ -50,7 +55,7 @@ impl Controller {
             "ClusterName=records{port}\nSlurmctldHost=localhost\nSlurmctldPort={port}\nSlurmUser=root\n\
              StateSaveLocation={}\nSlurmctldPidFile={}/ctld.pid\nMaxJobCount=1000000\n\
              NodeName=n[1-100] CPUs=64 RealMemory=256000 State=DOWN\n\
-             PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
+             PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n{lines}",
             state.display(),
             home.display()
         );

@@ -8,10 +8,12 @@ mod controller;
 mod crowd;
 mod floor;
 mod planning;
+mod priorities;
 mod queries;
 
 pub use crowd::{ask, crowd};
 pub use planning::planning;
+pub use priorities::priorities;
 pub use queries::queries;
 
 use crate::minibatch::figures::Findings;
