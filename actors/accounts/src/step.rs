@@ -6,10 +6,11 @@ use garrick_model::{
     state::{ExitStatus, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
-    usage::TaskUsage,
+    usage::{Metric, Spread, TaskUsage, UsageSpread},
     view::{StepOrigin, StepRow, StepRows},
 };
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// One step of a run; or several waiting ones that were withdrawn together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +55,9 @@ pub struct StepRecord {
     /// What all of its tasks used; nothing while it runs.
     #[serde(default)]
     pub usage: TaskUsage,
+    /// How that is spread over several tasks; `None` of one task, and of several in a record of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Arc<UsageSpread>>,
     /// Command line.
     #[serde(default)]
     pub submit_line: String,
@@ -79,6 +83,11 @@ impl StepRecord {
             time_limit: origin.time_limit,
             attempt: row.attempt,
             usage: row.usage,
+            // A script runs once, however many tasks it asked for.
+            spread: row.spread.clone().or_else(|| {
+                let several = origin.tasks > 1 && row.usage.is_measured();
+                several.then(|| Arc::new(UsageSpread::of_one(&row.usage, 0, 0)))
+            }),
             submit_line: origin.submit_line.clone(),
         }
     }
@@ -87,6 +96,22 @@ impl StepRecord {
     pub fn all(job: JobId, sluid: Sluid, report: &StepRows) -> Vec<Self> {
         let made = |row: &StepRow| Some(Self::new(job, sluid, row, report.origins.get(row.origin as usize)?));
         report.rows.iter().filter_map(made).collect()
+    }
+
+    /// What its tasks had of something; `None`: it was not measured, or how it is spread is not known.
+    pub fn used(&self, metric: Metric) -> Option<Spread> {
+        match &self.spread {
+            Some(spread) => Some(spread.of(metric)),
+            None if self.tasks <= 1 && self.usage.is_measured() => Some(Spread::of_one(self.usage.of(metric), 0, 0)),
+            None => None,
+        }
+    }
+
+    /// Memory of all its tasks together at their peaks, KiB. Where that is not known each is taken to have had what the greatest
+    /// had.
+    pub fn memory_kib(&self) -> u64 {
+        let each = || self.usage.max_rss_kib.saturating_mul(self.tasks.into());
+        self.used(Metric::Rss).map_or_else(each, |used| used.total)
     }
 
     /// Is this report newer than what is known? A try follows another, and an end is final: reports may come again, late, or in

@@ -36,6 +36,7 @@ pub fn ended_row(key: StepKey) -> StepRow {
         exit: ExitStatus::SUCCESS,
         attempt: 0,
         usage: TaskUsage::default(),
+        spread: None,
         all_of: None,
         reason: Default::default(),
     }

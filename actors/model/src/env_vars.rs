@@ -35,6 +35,8 @@ pub const GARRICK_CLI_FILTER: &str = "GARRICK_CLI_FILTER";
 pub const GARRICK_CPU_FREQ: &str = "GARRICK_CPU_FREQ";
 /// For tests of a node: the folder that stands for `/sys/devices/system/cpu` where frequencies of CPUs are set.
 pub const GARRICK_CPU_FOLDER: &str = "GARRICK_CPU_FOLDER";
+/// For tests of a node: the folder that stands for `/sys/class/powercap` where energy is counted.
+pub const GARRICK_POWERCAP_FOLDER: &str = "GARRICK_POWERCAP_FOLDER";
 /// `--mpi` of each `srun`: set in every task where the site has `MpiDefault`.
 pub const SLURM_MPI_TYPE: &str = "SLURM_MPI_TYPE";
 /// Door of the job's step manager or of the shepherd that relays to it, on this host: set in every task.

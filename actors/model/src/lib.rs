@@ -18,6 +18,7 @@
 //! | [`spec`] | what a user asked for: jobs and steps |
 //! | [`batch`] | many steps handed over at once, their dependencies and retries |
 //! | [`spec_text`], [`selector`], [`step_selector`], [`patterns`], [`signal`] | text forms of requests: arrays, dependencies, `12_[1-4]`, `%j`, `USR1` |
+//! | [`sampling`] | how often it is looked at what runs |
 //! | [`site_program`] | programs of the site that daemons run |
 //! | [`mail`] | when users are told about a job |
 //! | [`state`] | job, step and node states and reasons, in Slurm's words |
@@ -56,6 +57,7 @@ pub mod patterns;
 pub mod refusal;
 pub mod reservation;
 pub mod resources;
+pub mod sampling;
 pub mod selector;
 pub mod sharing;
 pub mod signal;

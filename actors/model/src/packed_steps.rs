@@ -121,6 +121,7 @@ mod tests {
             exit: ExitStatus::SUCCESS,
             attempt: 0,
             usage: TaskUsage::default(),
+            spread: None,
             all_of: None,
             reason: Default::default(),
         };

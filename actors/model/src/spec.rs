@@ -335,6 +335,10 @@ pub struct JobSpec {
     /// `--cpu-freq` of its steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_freq: Option<CpuFreq>,
+    /// `--acctg-freq`: how often it is looked at what tasks of its batch script and steps use, seconds; 0: never; `None`: as the
+    /// site says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_secs: Option<u32>,
     /// `--oom-kill-step` of its steps; `None`: not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom_kill_step: Option<bool>,
@@ -795,6 +799,9 @@ pub struct StepSpec {
     /// `--cpu-freq`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_freq: Option<CpuFreq>,
+    /// `--acctg-freq`: how often it is looked at what its tasks use, seconds; 0: never; `None`: as the job says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_secs: Option<u32>,
     /// `--wait-for-children`: a task is over when the last of its processes is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wait_for_children: bool,

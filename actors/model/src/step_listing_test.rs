@@ -36,7 +36,18 @@ fn estimates_are_not_below_what_travels() {
     (large.uid, large.nodes, large.cpus, large.tasks) = (u32::MAX, u32::MAX, u32::MAX, u32::MAX);
     (large.attempt, large.priority) = (u32::MAX, i32::MIN);
     large.exit = ExitStatus { code: 255, signal: Some(64) };
-    large.usage = TaskUsage { user_us: u64::MAX, system_us: u64::MAX, max_rss_kib: u64::MAX };
+    large.usage = TaskUsage {
+        user_us: u64::MAX,
+        system_us: u64::MAX,
+        max_rss_kib: u64::MAX,
+        max_vm_kib: u64::MAX,
+        pages: u64::MAX,
+        read: u64::MAX,
+        written: u64::MAX,
+        energy_joules: u64::MAX,
+        gpu_memory_kib: u64::MAX,
+        gpu_percent: u64::MAX,
+    };
     large.srun = Some(("host".repeat(9), u32::MAX));
     large.submit_line = "x".repeat(70_000);
     let ranges = vec![(u32::MAX - 1, u32::MAX, u32::MAX); 100];

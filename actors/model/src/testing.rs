@@ -52,6 +52,7 @@ pub fn spec() -> JobSpec {
         reservations: Vec::new(),
         user_env: false,
         cpu_freq: None,
+        sample_secs: None,
         oom_kill_step: None,
         gres: GresRequest::default(),
         nodelist: Vec::new(),

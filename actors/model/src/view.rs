@@ -13,7 +13,7 @@ use crate::{
     state::{ExitStatus, JobState, NodeBase, NodeFlags, NodePower, PartitionState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
-    usage::TaskUsage,
+    usage::{TaskUsage, UsageSpread},
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, iter::Sum, sync::Arc};
@@ -629,6 +629,9 @@ pub struct StepRow {
     /// What its tasks used.
     #[serde(default)]
     pub usage: TaskUsage,
+    /// How that is spread over several tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Arc<UsageSpread>>,
     /// The row stands for all of these, which were withdrawn together; `key` is the first of them.
     #[serde(default)]
     pub all_of: Option<WhichSteps>,

@@ -34,6 +34,7 @@ fn report(numbers: Range<u32>, state: StepState, line: &str) -> PackedSteps {
         exit: ExitStatus::SUCCESS,
         attempt: 0,
         usage: TaskUsage::default(),
+        spread: None,
         all_of: None,
         reason: Default::default(),
     };

@@ -13,6 +13,8 @@
 //! | [`topology`] | sockets, cores and threads from sysfs; abstract CPUs to machine CPUs |
 //! | [`cpu_list`] | `0-3,7` as sysfs and cpusets write it |
 //! | [`cpu_freq`] | frequencies and governors of CPUs in sysfs |
+//! | [`energy`] | energy that the machine used, by its counters in sysfs |
+//! | [`gpu`] | what processes use of GPUs, by the library of their driver |
 //! | [`users`] | names, ids, groups |
 //! | [`daemonise`] | runs in the background and reports readiness to the starting command; pid files |
 //! | [`pty`] | pseudo-terminals |
@@ -27,9 +29,11 @@ pub mod children;
 pub mod cpu_freq;
 pub mod cpu_list;
 pub mod daemonise;
+pub mod energy;
 #[cfg(test)]
 mod entry;
 pub mod files;
+pub mod gpu;
 pub mod inventory;
 pub mod lock;
 pub mod on_thread;

@@ -76,6 +76,8 @@ fn waitid(idtype: libc::idtype_t, id: i32, options: i32) -> io::Result<Option<(u
         user_us: micros(usage.ru_utime),
         system_us: micros(usage.ru_stime),
         max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or_default(),
+        pages: u64::try_from(usage.ru_majflt).unwrap_or_default(),
+        ..TaskUsage::default()
     };
     Ok(Some((u32::try_from(pid).unwrap_or_default(), Ended { status, usage })))
 }

@@ -1,27 +1,29 @@
 //! What running tasks use, from `/proc`: each with all processes that came of it (proc(5)).
 
-use super::proc_tree::ProcessTable;
+use super::{gpu::GpuUses, proc_tree::ProcessTable};
 use garrick_model::usage::TaskSample;
 use std::{
-    collections::BTreeMap,
-    fs, io,
+    collections::{BTreeMap, HashSet},
+    fs::{self, File},
+    io,
+    os::{fd::OwnedFd, unix::fs::FileExt},
     path::{Path, PathBuf},
 };
 
 /// Where a CPU's frequency is shown.
 const FREQUENCY: &str = "/sys/devices/system/cpu";
 
-/// Looks at tasks: rank and first process of each. One that ended meanwhile has no processes.
+/// Looks at tasks: rank and first process of each. One that ended meanwhile has no processes. `gpus`: what processes use of GPUs.
 ///
 /// # Errors
 /// If `/proc` cannot be read.
-pub fn sample(proc_root: &Path, tasks: &[(u32, u32)]) -> io::Result<Vec<TaskSample>> {
+pub fn sample(proc_root: &Path, tasks: &[(u32, u32)], gpus: &GpuUses) -> io::Result<Vec<TaskSample>> {
     let table = ProcessTable::scan(proc_root)?;
     let frequencies = Frequencies::read(proc_root);
     let of_task = |(rank, first): &(u32, u32)| {
         let mut sample = TaskSample { rank: *rank, ..TaskSample::default() };
         let own = table.get(*first).into_iter().copied();
-        let mut peak = 0;
+        let (mut peak, mut vm_peak) = (0, 0);
         for process in own.chain(table.descendants(*first)).filter(|process| !process.is_dead()) {
             let Some(one) = Usage::read(&proc_root.join(process.pid.to_string())) else { continue };
             sample.pids.push(process.pid);
@@ -32,11 +34,17 @@ pub fn sample(proc_root: &Path, tasks: &[(u32, u32)]) -> io::Result<Vec<TaskSamp
             sample.read += one.read;
             sample.written += one.written;
             peak = peak.max(one.peak);
+            vm_peak = vm_peak.max(one.vm_peak);
+            if let Some(gpu) = gpus.get(&process.pid) {
+                sample.gpu_memory = sample.gpu_memory.saturating_add(gpu.memory);
+                sample.gpu_percent = sample.gpu_percent.saturating_add(gpu.percent);
+            }
             if process.pid == *first {
                 sample.frequency_khz = frequencies.of(one.cpu);
             }
         }
         sample.rss = sample.rss.max(peak);
+        sample.vsize = sample.vsize.max(vm_peak);
         sample
     };
     Ok(tasks.iter().map(of_task).collect())
@@ -61,12 +69,73 @@ pub fn children_with(proc_root: &Path, parent: u32, variables: &[Vec<u8>], numbe
     found
 }
 
+/// First processes of tasks among the children of a launcher: for each of these lists of variables (`NAME=value`), the child that
+/// was started with all of them.
+pub fn children_of(proc_root: &Path, parent: u32, wanted: &[Vec<Vec<u8>>]) -> Vec<Option<u32>> {
+    let children = ProcessTable::scan(proc_root).map(|table| table.descendants(parent)).unwrap_or_default();
+    let mut found = vec![None; wanted.len()];
+    for child in children.iter().filter(|process| process.ppid == parent && !process.is_dead()) {
+        let environment = fs::read(proc_root.join(child.pid.to_string()).join("environ")).unwrap_or_default();
+        let there: HashSet<&[u8]> = environment.split(|byte| *byte == 0).collect();
+        let is_it = |variables: &[Vec<u8>]| variables.iter().all(|variable| there.contains(&variable[..]));
+        for (variables, pid) in wanted.iter().zip(&mut found) {
+            if pid.is_none() && is_it(variables) {
+                *pid = Some(child.pid);
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// Bytes that this process, and all children that it has waited for, have read and written: its own `io` of proc(5). The file
+/// of a process that cannot be dumped is root's, so it is opened by a process that may; its own process may always read it.
+#[derive(Debug)]
+pub struct OwnIo(File);
+
+/// What [`OwnIo`] shows at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoSeen {
+    read: u64,
+    written: u64,
+    /// Bytes of the look itself, which the next one shows as read.
+    look: u64,
+}
+
+impl OwnIo {
+    /// Of an open `/proc/PID/io` of this process.
+    pub fn new(file: OwnedFd) -> Self {
+        Self(file.into())
+    }
+
+    /// What there is so far; `None`: the file is not readable, or not that of a process.
+    pub fn look(&self) -> Option<IoSeen> {
+        let mut text = [0; 512];
+        let length = self.0.read_at(&mut text, 0).ok()?;
+        IoSeen::of_text(std::str::from_utf8(text.get(..length)?).ok()?)
+    }
+}
+
+impl IoSeen {
+    fn of_text(text: &str) -> Option<Self> {
+        let number = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
+        Some(Self { read: number("rchar:")?, written: number("wchar:")?, look: text.len() as u64 })
+    }
+
+    /// Bytes read and written since an earlier look, without that look itself.
+    pub const fn since(&self, earlier: &Self) -> (u64, u64) {
+        let read = self.read.saturating_sub(earlier.read).saturating_sub(earlier.look);
+        (read, self.written.saturating_sub(earlier.written))
+    }
+}
+
 /// What one process uses.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Usage {
     cpu_us: u64,
     rss: u64,
     peak: u64,
+    vm_peak: u64,
     vsize: u64,
     pages: u64,
     read: u64,
@@ -81,7 +150,9 @@ impl Usage {
         // A process of another user shows these to root alone.
         let io = text("io").unwrap_or_default();
         (usage.read, usage.written) = (keyed(&io, "rchar:"), keyed(&io, "wchar:"));
-        usage.peak = keyed(&text("status").unwrap_or_default(), "VmHWM:") * 1024;
+        let status = text("status").unwrap_or_default();
+        let peak = |key: &str| keyed(&status, key).saturating_mul(1024);
+        (usage.peak, usage.vm_peak) = (peak("VmHWM:"), peak("VmPeak:"));
         Some(usage)
     }
 
@@ -166,6 +237,7 @@ fn named_frequencies(text: &str) -> BTreeMap<usize, u64> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::gpu::GpuUse;
     use std::{
         io::{Read as _, Write as _},
         process::{Command, Stdio},
@@ -195,6 +267,19 @@ mod tests {
         assert_eq!(cpus, BTreeMap::from([(0, 2_600_001), (1, 2_599_500)]));
     }
 
+    #[test]
+    fn what_children_read_is_told_without_the_look_at_it() {
+        let text = |read: u64| format!("rchar: {read}\nwchar: 50\nsyscr: 1\n");
+        let first = IoSeen::of_text(&text(1000)).unwrap();
+        let next = IoSeen::of_text(&text(1000 + first.look + 77)).unwrap();
+        assert_eq!((next.since(&first), first.look), ((77, 0), 31));
+        assert_eq!(IoSeen::of_text("syscr: 1\n"), None);
+        let scratch = crate::scratch::Scratch::new("own-io");
+        let path = scratch.path().join("io");
+        fs::write(&path, text(1000)).unwrap();
+        assert_eq!(OwnIo::new(File::open(&path).unwrap().into()).look(), Some(first));
+    }
+
     /// A shell whose child holds 32 MiB and has written 1 MiB, until it is told to end.
     #[test]
     fn a_task_is_seen_with_all_that_came_of_it() {
@@ -215,7 +300,14 @@ mod tests {
             children_with(proc_root, std::process::id(), &variables, "GARRICK_NUMBER")
         };
         assert_eq!((marked("here"), marked("elsewhere")), (BTreeMap::from([(3, shell.id())]), BTreeMap::new()));
-        let samples = sample(proc_root, &[(3, shell.id()), (4, u32::MAX)]).unwrap();
+        let variable = |text: &str| text.as_bytes().to_vec();
+        let own = vec![variable("GARRICK_SAMPLED=here"), variable("GARRICK_NUMBER=3")];
+        let other = vec![variable("GARRICK_SAMPLED=here"), variable("GARRICK_NUMBER=4")];
+        let wanted = [other, own.clone(), own];
+        assert_eq!(children_of(proc_root, std::process::id(), &wanted), [None, Some(shell.id()), None]);
+        let gpus =
+            GpuUses::from([(shell.id(), GpuUse { memory: 9, percent: 50 }), (1, GpuUse { memory: 7, percent: 1 })]);
+        let samples = sample(proc_root, &[(3, shell.id()), (4, u32::MAX)], &gpus).unwrap();
         shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         shell.wait().unwrap();
         let task = &samples[0];
@@ -223,6 +315,7 @@ mod tests {
         assert!(task.rss > 32 << 20 && task.vsize > 32 << 20 && task.cpu_us > 0, "{task:?}");
         // The child's own, and what its ended children did was waited for.
         assert!(task.read > 0, "{task:?}");
+        assert_eq!((task.gpu_memory, task.gpu_percent), (9, 50));
         assert_eq!(samples[1], TaskSample { rank: 4, ..TaskSample::default() });
     }
 }

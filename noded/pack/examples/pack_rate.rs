@@ -43,6 +43,7 @@ fn end(task: u32) -> EndRecord {
             user_us: 900 + u64::from(task % 311),
             system_us: 700,
             max_rss_kib: 3600 + u64::from(task % 13),
+            ..TaskUsage::default()
         },
     }
 }

@@ -166,6 +166,9 @@ pub(crate) fn put_end(out: &mut Vec<u8>, task: &TaskRun, end: &EndRecord) {
     for n in [zigzag(started.0), zigzag(ended.0), usage.user_us, usage.system_us, usage.max_rss_kib] {
         put_varint(&mut rest, n);
     }
+    let more = [usage.pages, usage.read, usage.written];
+    let used = more.iter().rposition(|n| *n != 0).map_or(0, |last| last + 1);
+    more[..used].iter().for_each(|n| put_varint(&mut rest, *n));
     put_head(out, END, task, rest.len());
     out.extend_from_slice(&rest);
 }
@@ -229,7 +232,11 @@ fn end(mut body: &[u8]) -> Option<EndRecord> {
     let status = ExitStatus { code: *code, signal: Some(*signal).filter(|s| *s != 0) };
     let mut number = || take_varint(&mut body);
     let (started, ended) = (Timestamp(unzigzag(number()?)), Timestamp(unzigzag(number()?)));
-    let usage = TaskUsage { user_us: number()?, system_us: number()?, max_rss_kib: number()? };
+    let (user_us, system_us, max_rss_kib) = (number()?, number()?, number()?);
+    // An earlier version ends here, and so does what is zero.
+    let mut more = || number().unwrap_or(0);
+    let (pages, read, written) = (more(), more(), more());
+    let usage = TaskUsage { user_us, system_us, max_rss_kib, pages, read, written, ..TaskUsage::default() };
     Some(EndRecord { status, started, ended, usage })
 }
 
@@ -261,7 +268,7 @@ mod tests {
             status: ExitStatus { code: 0, signal: Some(9) },
             started: Timestamp(-1),
             ended: Timestamp(i64::MAX),
-            usage: TaskUsage { user_us: u64::MAX, system_us: 0, max_rss_kib: 3 },
+            usage: TaskUsage { user_us: u64::MAX, max_rss_kib: 3, pages: 1, written: 2, ..TaskUsage::default() },
         };
         put_end(&mut raw, &whole, &ended);
         raw.extend_from_slice(&[1, 2, 3]);

@@ -414,6 +414,7 @@ mod tests {
                 exit: garrick_model::state::ExitStatus::SUCCESS,
                 ended: None,
                 usage: Default::default(),
+                spread: None,
                 detail: None,
             },
             at: Timestamp(5),

@@ -26,11 +26,12 @@ use garrick_daemon::run::orders::{StepdLog, StepdSettings};
 use garrick_kernel::{
     cgroup::{Constraints, Tracking},
     cpu_freq::SYS_CPUS,
+    energy::POWERCAP,
     inventory::{self, Machine},
     users,
 };
 use garrick_model::{
-    config::{Config, NodeConfig, PrologFlag},
+    config::{Config, EnergySource, NodeConfig, PrologFlag},
     env_vars,
     messages::node::Joining,
     node_shape::NodeShape,
@@ -248,6 +249,9 @@ pub async fn start(
         governor: config.frequencies.default,
         cpu_folder: env::var_os(env_vars::GARRICK_CPU_FOLDER).map_or_else(|| SYS_CPUS.into(), PathBuf::from),
         kept_frequencies: spool.frequencies(),
+        look_every_secs: config.gathering.task_secs,
+        powercap_folder: (config.gathering.energy == EnergySource::Rapl)
+            .then(|| env::var_os(env_vars::GARRICK_POWERCAP_FOLDER).map_or_else(|| POWERCAP.into(), PathBuf::from)),
         defer_batch: config.prolog_flags.has(PrologFlag::DeferBatch),
         stepd: programs::beside("stepd")?,
         conf: config.path.clone(),

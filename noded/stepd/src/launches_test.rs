@@ -40,6 +40,7 @@ fn description(name: &str) -> Arc<StepLaunch> {
         mpi: Default::default(),
         program_named_by_node: false,
         cpu_freq: None,
+        sample_secs: None,
         over_with: Default::default(),
     })
 }

@@ -5,7 +5,10 @@ use super::{
     launcher_link::{LauncherGone, LauncherLink},
     shepherd_port::ShepherdPlace,
 };
-use crate::launcher::{self, LauncherAhead, LauncherHandle, LauncherSpec};
+use crate::{
+    handed::TaskFd,
+    launcher::{self, LauncherAhead, LauncherHandle, LauncherSpec},
+};
 use garrick_kernel::{
     cgroup::{CgroupError, Entry},
     proc_tree::{self, Process, ProcessTable},
@@ -21,6 +24,7 @@ use garrick_runtime::{Address, Lane, TraceContext};
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeSet, HashMap},
+    fs::File,
     os::fd::{AsFd, OwnedFd},
     path::Path,
     rc::Rc,
@@ -146,7 +150,13 @@ fn start(
     let deliver = move |message| tell(&told, TraceContext::root(), ShepherdInput::Launcher(message));
     let link =
         LauncherLink::start(handle.channel, deliver, when_gone(handle.pidfd, shepherd.clone(), kills.of_job(place)));
-    Ok(Launcher { link: link.map_err(|e| e.to_string())?, pid })
+    let link = link.map_err(|e| e.to_string())?;
+    match File::open(Path::new(proc_tree::PROC).join(pid.to_string()).join("io")) {
+        Ok(io) => link.send(ToLauncher::Count, vec![TaskFd::Own(io.into())]),
+        // Not root's business to show: what tasks read and write is known from looks at them alone.
+        Err(error) => tracing::debug!(%error, "what tasks read and write is not counted at their ends"),
+    }
+    Ok(Launcher { link, pid })
 }
 
 /// Kills for memory that were counted already, by step; none for those of the tasks that share the job's cgroup.

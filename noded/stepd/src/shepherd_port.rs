@@ -10,7 +10,9 @@ use crate::{
 use garrick_kernel::{
     cgroup::{Group, JobCgroup, MemoryLimit, Swap},
     cpu_freq::CpuFrequencies,
+    energy::EnergyMeter,
     files,
+    gpu::{self, GpuUses, Nvml},
     proc_tree::PROC,
     pty::{self, WindowSize},
     sampling,
@@ -25,8 +27,9 @@ use garrick_model::{
         launcher::{FromLauncher, ToLauncher},
         shepherd::{ShepherdToStepMgr, StepNodeShare},
     },
+    usage::TaskSample,
 };
-use garrick_run::shepherd::{PassedFd, ShepherdEffect, ShepherdInput, ShepherdMsg, shell::ShepherdPort};
+use garrick_run::shepherd::{LookedAt, PassedFd, ShepherdEffect, ShepherdInput, ShepherdMsg, shell::ShepherdPort};
 use garrick_run::stepmgr::env::number_variables;
 use garrick_runtime::{Address, TraceContext};
 use serde_bytes::ByteBuf;
@@ -56,6 +59,10 @@ pub struct ShepherdPlace {
     pub cpus: CpuMap,
     /// The frequencies of its CPUs, and the name under which this run sets them.
     pub frequencies: (CpuFrequencies, String),
+    /// The job has GPUs here.
+    pub has_gpus: bool,
+    /// Where the kernel shows counters of energy, if it is measured.
+    pub powercap_folder: Option<PathBuf>,
     /// Marks in the environment of everything of the run.
     pub marks: [String; 2],
     /// Where the run's launcher is found again.
@@ -85,6 +92,9 @@ pub struct ShepherdWorld {
     steps: HashMap<StepId, Group>,
     kills: KillsSeen,
     run_signals: Arc<RunSignals>,
+    energy: Option<StepEnergy>,
+    /// There is none to be read, which was told.
+    no_energy: bool,
 }
 
 impl ShepherdWorld {
@@ -109,6 +119,8 @@ impl ShepherdWorld {
             steps: HashMap::new(),
             kills: KillsSeen::default(),
             run_signals: Arc::default(),
+            energy: None,
+            no_energy: false,
         }
     }
 
@@ -260,6 +272,7 @@ impl ShepherdWorld {
     /// Tasks whose processes are not known are children of the launcher, known by what they were started with.
     fn sample(&self, step: StepId, query: u64, tasks: Vec<(u32, Option<u32>)>) {
         let launcher = self.launcher_pid();
+        let has_gpus = self.place.has_gpus;
         let of_step: Vec<Vec<u8>> = number_variables(step.key()).into_iter().map(ByteBuf::into_vec).collect();
         self.later(async move {
             let sampled = tokio::task::spawn_blocking(move || {
@@ -269,7 +282,7 @@ impl ShepherdWorld {
                 let children = children.unwrap_or_default();
                 let first = |rank, pid: Option<u32>| Some((rank, pid.or_else(|| children.get(&rank).copied())?));
                 let found: Vec<_> = tasks.into_iter().filter_map(|(rank, pid)| first(rank, pid)).collect();
-                sampling::sample(proc_root, &found)
+                sampling::sample(proc_root, &found, &gpu_uses(has_gpus))
             })
             .await;
             let tasks = sampled.map_err(std::io::Error::other).and_then(|sampled| sampled).unwrap_or_else(|error| {
@@ -278,6 +291,51 @@ impl ShepherdWorld {
             });
             ShepherdInput::Sampled { step, query, tasks }
         });
+    }
+
+    /// The same of tasks of any steps, for their records.
+    fn look(&mut self, tasks: Vec<LookedAt>) {
+        if let Some(energy) = &mut self.energy {
+            // Counters overflow between looks that are too far apart.
+            energy.meter.read();
+        }
+        let (launcher, has_gpus) = (self.launcher_pid(), self.place.has_gpus);
+        self.later(async move {
+            let tokens: Vec<u64> = tasks.iter().map(|task| task.token).collect();
+            let looked =
+                tokio::task::spawn_blocking(move || look_at(Path::new(PROC), launcher, &tasks, &gpu_uses(has_gpus)))
+                    .await;
+            let samples = looked.map_err(std::io::Error::other).and_then(|looked| looked).unwrap_or_else(|error| {
+                tracing::warn!(%error, "looking at what tasks use");
+                Vec::new()
+            });
+            let seen = |sample: TaskSample| Some((*tokens.get(sample.rank as usize)?, sample));
+            ShepherdInput::Looked { seen: samples.into_iter().filter_map(seen).collect() }
+        });
+    }
+
+    fn start_meter(&mut self, step: StepId) {
+        let Some(folder) = &self.place.powercap_folder else { return };
+        if self.energy.is_none() && !self.no_energy {
+            match EnergyMeter::find(folder) {
+                Ok(meter) => self.energy = Some(StepEnergy { meter, began: HashMap::new() }),
+                Err(error) => {
+                    self.no_energy = true;
+                    tracing::warn!(%error, "the energy of steps is not measured");
+                }
+            }
+        }
+        if let Some(energy) = &mut self.energy {
+            let now = energy.meter.read();
+            energy.began.insert(step, now);
+        }
+    }
+
+    /// Joules since the meter was started for that step.
+    fn read_meter(&mut self, step: StepId) -> u64 {
+        let Some(energy) = &mut self.energy else { return 0 };
+        let Some(began) = energy.began.remove(&step) else { return 0 };
+        energy.meter.read().saturating_sub(began) / 1_000_000
     }
 
     fn kill_groups(&self, groups: Vec<u32>) {
@@ -322,6 +380,47 @@ impl ShepherdWorld {
         self.put_frequency_back(None);
         (self.finished)();
     }
+}
+
+/// The machine's meter, and what it showed when each step began.
+struct StepEnergy {
+    meter: EnergyMeter,
+    began: HashMap<StepId, u64>,
+}
+
+/// What tasks use; the rank of each sample is the index of its task. Tasks whose processes are not known are children of the
+/// launcher, known by what they were started with.
+fn look_at(
+    proc_root: &Path,
+    launcher: Option<u32>,
+    tasks: &[LookedAt],
+    gpus: &GpuUses,
+) -> std::io::Result<Vec<TaskSample>> {
+    let unknown = || tasks.iter().filter(|task| task.pid.is_none());
+    let variables = |task: &LookedAt| {
+        let own = [ByteBuf::from(format!("SLURM_PROCID={}", task.rank).into_bytes())];
+        number_variables(task.step.key()).into_iter().chain(own).map(ByteBuf::into_vec).collect()
+    };
+    let wanted: Vec<Vec<Vec<u8>>> = unknown().map(variables).collect();
+    let mut found = match launcher {
+        Some(launcher) if !wanted.is_empty() => sampling::children_of(proc_root, launcher, &wanted),
+        _ => Vec::new(),
+    }
+    .into_iter();
+    let process = |(task, index): (&LookedAt, u32)| Some((index, task.pid.or_else(|| found.next().flatten())?));
+    let processes: Vec<(u32, u32)> = tasks.iter().zip(0..).filter_map(process).collect();
+    sampling::sample(proc_root, &processes, gpus)
+}
+
+/// What processes use of GPUs, where that can be told.
+fn gpu_uses(has_gpus: bool) -> GpuUses {
+    if !has_gpus {
+        return GpuUses::new();
+    }
+    Nvml::load().and_then(|nvml| gpu::by_process(&nvml)).unwrap_or_else(|error| {
+        tracing::debug!(%error, "the use of GPUs is not measured");
+        GpuUses::new()
+    })
 }
 
 /// `7`, or `7_123` for a task of a step array.
@@ -370,6 +469,12 @@ impl ShepherdPort for ShepherdWorld {
                 }
             }
             ShepherdEffect::Sample { step, query, tasks } => self.sample(step, query, tasks),
+            ShepherdEffect::Look { tasks } => self.look(tasks),
+            ShepherdEffect::StartMeter { step } => self.start_meter(step),
+            ShepherdEffect::ReadMeter { token, step } => {
+                let joules = self.read_meter(step);
+                self.now(ShepherdInput::MeterRead { token, joules });
+            }
             ShepherdEffect::AskOom { token, step } => {
                 let killed = self.oom(step);
                 self.now(ShepherdInput::Oom { token, killed });

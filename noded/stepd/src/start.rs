@@ -34,7 +34,7 @@ use garrick_kernel::{
 };
 use garrick_model::{
     config::LogLevel,
-    gres::devices_used,
+    gres::{GPU, SHARD, devices_used},
     messages::{
         shepherd::ShepherdToStepMgr,
         stepd::{NodeToStepd, StepdReport, StepdToNode},
@@ -202,6 +202,8 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
         cgroup,
         cpus,
         frequencies: (CpuFrequencies::new(&settings.cpu_folder, &settings.kept_frequencies), sluid.clone()),
+        has_gpus: share.gres.iter().any(|held| matches!(held.name.as_str(), GPU | SHARD)),
+        powercap_folder: settings.powercap_folder.clone(),
         marks: [format!("SLURM_JOB_ID={}", credential.job), format!("SLURM_JOB_SLUID={sluid}")],
         launcher_socket: launcher_socket(&orders.door),
         ahead: Arc::default(),
@@ -231,6 +233,9 @@ impl Run {
         config.of_srun = settings.of_srun.clone();
         config.stepd = settings.stepd.to_string_lossy().into_owned();
         config.kill_wait = Duration::from_secs(settings.kill_wait_secs);
+        config.look_every =
+            Some(settings.look_every_secs).filter(|secs| *secs > 0).map(|n| Duration::from_secs(n.into()));
+        config.meters_energy = settings.powercap_folder.is_some();
         config.zone = system_zone();
         config
     }

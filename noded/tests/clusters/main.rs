@@ -38,6 +38,7 @@ mod several_nodes;
 mod site_scripts;
 mod step_options;
 mod step_records;
+mod step_usage;
 mod stepd_restart;
 mod support;
 mod triggers;

@@ -347,15 +347,10 @@ pub const OPTIONS: &[OptionDef] = &[
     )
     .checked(|g| g.number(0).map(drop))
     .env(&["SLURM_THREADS"]),
-    OptionDef::inert(
-        "acctg-freq",
-        None,
-        Required("list"),
-        JOB,
-        "accounting and profiling sampling intervals",
-        "usage is read from the kernel when tasks end; nothing is sampled",
-    )
-    .checked(values::sampling)
+    OptionDef::new("acctg-freq", None, Required("list"), JOB, "accounting and profiling sampling intervals", |t, g| {
+        t.sample_secs = values::sampling(g)?;
+        Ok(())
+    })
     .env(&["SBATCH_ACCTG_FREQ", "SALLOC_ACCTG_FREQ", "SLURM_ACCTG_FREQ"]),
     OptionDef::inert(
         "network",

@@ -131,6 +131,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         gres: gres::of_job(typed)?,
         user_env: typed.user_env,
         cpu_freq: frequency(typed, &submitter.frequencies)?,
+        sample_secs: typed.sample_secs,
         oom_kill_step: typed.oom_kill_step,
         reservations: typed.reservations.clone(),
         licenses: all_licenses(typed),

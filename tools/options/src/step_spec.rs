@@ -137,6 +137,7 @@ pub fn build(
         mpi: typed.mpi.unwrap_or_default(),
         preserve_env: typed.preserve_env,
         cpu_freq: frequency(typed, &submitter.frequencies)?,
+        sample_secs: typed.sample_secs,
         oom_kill_step: typed.oom_kill_step,
         wait_for_children: typed.wait_for_children,
         het: typed.het_leader.map(|leader| HetPart { leader, behind: None }),
@@ -248,6 +249,16 @@ mod tests {
         }
         assert_eq!(built(&[], "--overlap -c2").spec.sharing, StepSharing::Overlap);
         assert_eq!(built(&[], "-n2").spec.sharing, StepSharing::Default);
+    }
+
+    #[test]
+    fn how_often_tasks_are_looked_at_is_the_steps_own_or_not_said() {
+        let secs = |env: &[(&str, &str)], args: &str| built(env, args).spec.sample_secs;
+        let env = [("SLURM_ACCTG_FREQ", "task=9")];
+        assert_eq!(
+            (secs(&[], ""), secs(&env, ""), secs(&env, "--acctg-freq=energy=3,task=0")),
+            (None, Some(9), Some(0))
+        );
     }
 
     #[test]

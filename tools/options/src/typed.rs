@@ -511,6 +511,8 @@ pub struct Typed {
     pub preserve_env: bool,
     /// `--cpu-freq`, as typed: the site has a say in what it means
     pub cpu_freq: Option<String>,
+    /// `--acctg-freq`: seconds between looks at what tasks use
+    pub sample_secs: Option<u32>,
     /// `--oom-kill-step`
     pub oom_kill_step: Option<bool>,
     /// `--whole`

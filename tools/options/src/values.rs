@@ -7,6 +7,7 @@ use garrick_model::{
     node_sizes::NodeSizes,
     refusal::Refusal,
     resources::MemoryMib,
+    sampling,
     spec::{ArraySpec, CpuBind, CpuOrder, Dependencies, Distribution, NodeCount, OpenMode, SignalWarning, WithinNode},
     time::{TimeLimit, Timestamp, system_zone},
 };
@@ -35,20 +36,10 @@ pub fn node_count(text: &str) -> Result<(NodeCount, NodeSizes), OptionError> {
     Ok((NodeCount { min, max: Some(max) }, NodeSizes::default()))
 }
 
-/// `--acctg-freq`: seconds, or a list of `type=seconds`.
-pub fn sampling(given: &Given<'_>) -> Result<(), OptionError> {
-    let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u32>().is_ok();
-    for part in given.text()?.split(',').filter(|part| !part.is_empty()) {
-        let fits = match part.split_once('=') {
-            Some(("task" | "energy" | "network" | "filesystem", number)) => is_number(number),
-            Some(_) => false,
-            None => is_number(part),
-        };
-        if !fits {
-            return Err(OptionError::Text(format!("Invalid --acctg-freq specification: {part}")));
-        }
-    }
-    Ok(())
+/// `--acctg-freq`: seconds, or a list of `type=seconds`. Those between looks at tasks.
+pub fn sampling(given: &Given<'_>) -> Result<Option<u32>, OptionError> {
+    let wrong = |part: &str| OptionError::Text(format!("Invalid --acctg-freq specification: {part}"));
+    sampling::task_secs(given.text()?).map_err(wrong)
 }
 
 /// `--mem-bind`; whether it asks for more than what the kernel does: memory is taken near the CPU that first touches it.

@@ -38,6 +38,8 @@ enum Metric {
     Pages,
     Read,
     Written,
+    GpuMemory,
+    GpuUse,
 }
 
 impl Metric {
@@ -49,13 +51,15 @@ impl Metric {
             Self::Pages => task.pages,
             Self::Read => task.read,
             Self::Written => task.written,
+            Self::GpuMemory => task.gpu_memory,
+            Self::GpuUse => task.gpu_percent,
         }
     }
 
     fn text(self, value: u64, units: Units) -> String {
         match self {
             Self::Cpu => elapsed(value),
-            Self::Pages => value.to_string(),
+            Self::Pages | Self::GpuUse => value.to_string(),
             _ => units.amount(value, Unit::BYTE),
         }
     }
@@ -68,12 +72,15 @@ impl Metric {
             Self::VmSize => "vmem",
             Self::Pages => "pages",
             Self::Read | Self::Written => "fs/disk",
+            Self::GpuMemory => "gres/gpumem",
+            Self::GpuUse => "gres/gpuutil",
         }
     }
 }
 
 /// What is read into a task, in the order of TRES.
-const IN: [Metric; 5] = [Metric::Cpu, Metric::Read, Metric::Rss, Metric::Pages, Metric::VmSize];
+const IN: [Metric; 7] =
+    [Metric::Cpu, Metric::Read, Metric::GpuMemory, Metric::GpuUse, Metric::Rss, Metric::Pages, Metric::VmSize];
 /// What a task writes.
 const OUT: [Metric; 1] = [Metric::Written];
 
@@ -123,8 +130,14 @@ impl StepUse {
 
     /// `cpu=00:00:01,energy=0,mem=1368K`. Energy is not measured; no task has it.
     fn tres(&self, metrics: &[Metric], sum: Sum, part: Part, units: Units) -> String {
+        // GPUs are there where a task uses one.
+        let is_there = |metric: &&Metric| {
+            let of_gpu = matches!(metric, Metric::GpuMemory | Metric::GpuUse);
+            !of_gpu || self.tasks.iter().any(|(_, task)| metric.of(task) > 0)
+        };
         let mut words: Vec<String> = metrics
             .iter()
+            .filter(is_there)
             .map(|metric| {
                 let value = match part {
                     // Slurm writes the number of a task as it does the value.
@@ -301,6 +314,7 @@ mod tests {
             read: 4_000,
             written: 1 << 20,
             frequency_khz: 2_599_998,
+            ..TaskSample::default()
         };
         let tasks = vec![
             ("n1".to_owned(), task(0, 61_000_000, 2048)),

@@ -343,6 +343,7 @@ pub mod accounting {
             time_limit: TimeLimit::Unlimited,
             attempt: 0,
             usage: TaskUsage::default(),
+            spread: None,
             submit_line: String::new(),
         }
     }
@@ -360,7 +361,8 @@ pub mod accounting {
             derived: ExitStatus { code: 7, signal: None },
             ..job(12, "steps", 0, 8)
         };
-        let usage = |user_us, system_us, max_rss_kib| TaskUsage { user_us, system_us, max_rss_kib };
+        let usage =
+            |user_us, system_us, max_rss_kib| TaskUsage { user_us, system_us, max_rss_kib, ..TaskUsage::default() };
         let code = |code| ExitStatus { code, signal: None };
         let cpus = |cpus: u64| [("cpu", cpus), ("mem", 100 * cpus), ("node", 1)].into_iter().collect::<Tres>();
         let failed = StepState::Failed;

@@ -68,7 +68,7 @@ fn end(code: u8, signal: Option<u8>, elapsed_ms: i64) -> EndRecord {
         status: ExitStatus { code, signal },
         started,
         ended: Timestamp(started.0 + elapsed_ms),
-        usage: TaskUsage { user_us: 1500, system_us: 700, max_rss_kib: 3800 },
+        usage: TaskUsage { user_us: 1500, system_us: 700, max_rss_kib: 3800, ..TaskUsage::default() },
     }
 }
 

@@ -3,9 +3,10 @@
 use garrick_model::{
     ids::StepId,
     state::{ExitStatus, JobState, Reason, StepState},
-    usage::TaskUsage,
+    usage::{TaskUsage, UsageSpread},
 };
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Why a step is ended before its tasks ended by themselves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +103,9 @@ pub struct StepResult {
     /// What its tasks used.
     #[serde(default)]
     pub usage: TaskUsage,
+    /// How that is spread over several tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Arc<UsageSpread>>,
     /// Why a task of it could not be started (no such program, its output cannot be opened): the first task's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,

@@ -204,6 +204,9 @@ pub enum ToLauncher {
     },
     /// The first message of a `stepd` that connects to a launcher it has not started: what is there? Answered by `Held`.
     Adopt,
+    /// What its children read and write is counted from here on, by the descriptor that comes with this: the launcher's own `io`
+    /// of proc(5), which it may not open itself.
+    Count,
 }
 
 /// A task that a launcher has running.

@@ -96,6 +96,9 @@ pub struct StepLaunch {
     /// `--cpu-freq`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_freq: Option<CpuFreq>,
+    /// `--acctg-freq`: how often it is looked at what its tasks use, seconds; 0: never; `None`: as the site says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_secs: Option<u32>,
     /// When its tasks are over.
     #[serde(default, skip_serializing_if = "TaskOverWith::is_first")]
     pub over_with: TaskOverWith,

@@ -94,9 +94,13 @@ impl ShepherdCore {
                 spoke: [false; 2],
                 error_path,
                 epilogs: None,
+                seen: None,
+                metered: false,
             };
             self.tasks.insert(token, task);
         }
+        let steps: Vec<StepId> = self.steps.keys().copied().collect();
+        steps.into_iter().for_each(|step| self.look_later(step, out));
         // Cgroups of steps that ended while no `stepd` could remove them.
         out.extend(over.into_iter().map(|step| ShepherdEffect::Sweep { step }));
         self.launcher_up(out);
@@ -153,6 +157,7 @@ pub fn unknown_launch() -> StepLaunch {
         mpi: Mpi::None,
         program_named_by_node: false,
         cpu_freq: None,
+        sample_secs: None,
         over_with: Default::default(),
     }
 }

@@ -66,6 +66,10 @@ pub struct ShepherdConfig {
     pub of_srun: SiteOfSrun,
     /// Path of the program `stepd`, as which tasks with prologs begin.
     pub stepd: String,
+    /// `JobAcctGatherFrequency`: how often it is looked at what running tasks use, of steps that do not say it. `None`: never.
+    pub look_every: Option<Duration>,
+    /// The energy of steps is read.
+    pub meters_energy: bool,
     /// `KillWait`. Default 30 s.
     pub kill_wait: Duration,
     /// How long the streams of an ended task may stay open. Default 2 s: long enough for data that is still in a pipe, short
@@ -93,6 +97,8 @@ impl ShepherdConfig {
             task_scripts: TaskScripts::default(),
             of_srun: SiteOfSrun::default(),
             stepd: String::new(),
+            look_every: None,
+            meters_energy: false,
             kill_wait: Duration::from_secs(30),
             linger: Duration::from_secs(2),
             zone: TimeZone::UTC,
@@ -138,6 +144,8 @@ pub struct ShepherdCore {
     pub(super) still: bool,
     /// Tasks that were ordered since it was stopped.
     pub(super) stopped_at_start: Vec<u64>,
+    /// After what time the next look at running tasks was ordered, if one was.
+    pub(super) looks_after: Option<Duration>,
 }
 
 impl ShepherdCore {
@@ -165,6 +173,7 @@ impl ShepherdCore {
             manager: true,
             still: false,
             stopped_at_start: Vec::new(),
+            looks_after: None,
         }
     }
 
@@ -199,8 +208,12 @@ impl ShepherdCore {
             ShepherdInput::Swept { step } => self.step_gone(step, out),
             ShepherdInput::JobSwept => self.job_swept(out),
             ShepherdInput::Sampled { step, query, tasks } => {
+                self.sampled(step, &tasks);
                 self.say(ShepherdToStepMgr::Sampled { step, query, tasks }, out);
             }
+            ShepherdInput::Looked { seen } => self.looked(&seen),
+            ShepherdInput::MeterRead { token, joules } => self.meter_read(token, joules, out),
+            ShepherdInput::Timer(ShepherdTimer::Look) => self.look(out),
             ShepherdInput::Timer(ShepherdTimer::Linger) => self.give_up_streams(now, out),
             ShepherdInput::Timer(ShepherdTimer::Kill) => self.escalate(now, out),
             ShepherdInput::Timer(ShepherdTimer::LastEnds) => self.give_up_ends(out),

@@ -159,6 +159,7 @@ fn launch() -> StepLaunch {
         mpi: Default::default(),
         program_named_by_node: false,
         cpu_freq: None,
+        sample_secs: None,
         over_with: Default::default(),
     }
 }
@@ -1136,3 +1137,6 @@ fn a_pmix_server_speaks_for_all_tasks_of_its_node_also_when_its_own_is_over() {
     asks(&mut rig, 1, Request::Init(2));
     assert_eq!(aborted(&rig.tell(pmi(1, Request::Abort("x".into()), Some(1)))), Some(0));
 }
+
+#[path = "looks_test.rs"]
+mod looks;

@@ -58,6 +58,19 @@ pub enum PassedFd {
     },
 }
 
+/// A running task that is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookedAt {
+    /// Task.
+    pub token: u64,
+    /// Its step.
+    pub step: StepId,
+    /// Its rank there.
+    pub rank: u32,
+    /// Its first process; `None`: the launcher has not told it.
+    pub pid: Option<u32>,
+}
+
 /// Timers of the shepherd: one of each, whatever the number of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ShepherdTimer {
@@ -71,6 +84,8 @@ pub enum ShepherdTimer {
     Leave,
     /// Epilogs of tasks run for too long.
     Epilog,
+    /// It is time to look at what running tasks use.
+    Look,
 }
 
 impl ShepherdTimer {
@@ -82,6 +97,7 @@ impl ShepherdTimer {
             Self::LastEnds => "last-ends",
             Self::Leave => "leave",
             Self::Epilog => "epilog",
+            Self::Look => "look",
         }
     }
 }
@@ -131,6 +147,18 @@ pub enum ShepherdInput {
         query: u64,
         /// Its tasks.
         tasks: Vec<TaskSample>,
+    },
+    /// Answer to `Look`.
+    Looked {
+        /// Tasks, and what each uses.
+        seen: Vec<(u64, TaskSample)>,
+    },
+    /// Answer to `ReadMeter`.
+    MeterRead {
+        /// Task.
+        token: u64,
+        /// What the node used since the meter of the task's step was started, joules.
+        joules: u64,
     },
     /// Answer to `Read`: at least one byte; empty at the end of the stream or after an error.
     Data {
@@ -261,6 +289,23 @@ pub enum ShepherdEffect {
         /// Rank and first process of each; `None`: the launcher has not told it.
         tasks: Vec<(u32, Option<u32>)>,
     },
+    /// What do these tasks use, of which the kernel tells not everything at their end? Answered by `Looked`.
+    Look {
+        /// Tasks.
+        tasks: Vec<LookedAt>,
+    },
+    /// Before a step's first task: from here on, the energy of the node is the step's too. Not answered.
+    StartMeter {
+        /// Step.
+        step: StepId,
+    },
+    /// After a step's last task here: how much energy was that? Answered by `MeterRead`.
+    ReadMeter {
+        /// Task.
+        token: u64,
+        /// Its step.
+        step: StepId,
+    },
     /// Did the cgroup (the step's own, or the job's) count an out-of-memory kill? Answered by `Oom`.
     AskOom {
         /// Task.
@@ -331,6 +376,8 @@ impl Message for ShepherdMsg {
             ShepherdInput::Swept { .. } => "Swept",
             ShepherdInput::JobSwept => "JobSwept",
             ShepherdInput::Sampled { .. } => "Sampled",
+            ShepherdInput::Looked { .. } => "Looked",
+            ShepherdInput::MeterRead { .. } => "MeterRead",
             ShepherdInput::Timer(_) => "Timer",
         }
     }

@@ -6,6 +6,7 @@
 //! | [`messages`] | inputs and effects |
 //! | [`core`] with [`tasks`], [`ending`], [`adoption`] | decides |
 //! | `binding` | which CPUs a task is bound to |
+//! | `looks` | what running tasks use is looked at from time to time |
 //! | [`gpus`] | variables that tell a task its GPUs |
 //! | [`state`] | steps and tasks here |
 //! | [`stdio`] | where descriptors 0, 1, 2 of a task go |
@@ -19,6 +20,7 @@ mod binding;
 pub mod core;
 pub mod ending;
 pub mod gpus;
+mod looks;
 pub mod messages;
 pub mod pmi;
 pub mod settings;
@@ -29,5 +31,5 @@ pub mod task_scripts;
 pub mod tasks;
 
 pub use self::core::{ShepherdConfig, ShepherdCore};
-pub use messages::{PassedFd, ShepherdEffect, ShepherdInput, ShepherdMsg, ShepherdTimer};
+pub use messages::{LookedAt, PassedFd, ShepherdEffect, ShepherdInput, ShepherdMsg, ShepherdTimer};
 pub use shell::{Shepherd, ShepherdPort};

@@ -230,6 +230,10 @@ pub struct TaskHere {
     pub error_path: Option<String>,
     /// What runs after it.
     pub epilogs: Option<Box<Epilogs>>,
+    /// What was seen of its use while it ran.
+    pub seen: Option<Box<TaskUsage>>,
+    /// The energy of its step is known.
+    pub metered: bool,
 }
 
 /// The phase of a task.

@@ -131,10 +131,14 @@ impl ShepherdCore {
         let bindings = Bindings::new(&self.config.job_cpus, &self.config.shape, here, ids);
         here.own_env.extend(bindings.variables(&self.config.cpu_map, here.tasks_here));
         self.set_frequency(step, out);
+        if self.config.meters_energy {
+            out.push(ShepherdEffect::StartMeter { step });
+        }
         let mut tasks = tasks.into_iter();
         while let Some(task) = tasks.next() {
             self.spawn(step, task, &bindings, tasks.len() == 0, out);
         }
+        self.look_later(step, out);
     }
 
     /// What a step asks for, or the site where it asks for nothing; the batch script's CPUs are those of the steps in it. Tasks that
@@ -237,7 +241,9 @@ impl ShepherdCore {
             unasked_output: here.launch.unasked_output && here.tasks_here == here.launch.total_tasks,
         }));
         let phase = TaskPhase::Launched;
-        self.tasks.insert(token, TaskHere { step: id, rank, phase, streams, spoke: [false; 2], error_path, epilogs });
+        let spoke = [false; 2];
+        let here = TaskHere { step: id, rank, phase, streams, spoke, error_path, epilogs, seen: None, metered: false };
+        self.tasks.insert(token, here);
         out.push(ShepherdEffect::ToLauncher { message, passed });
         self.stop_at_start(token, out);
     }
@@ -336,10 +342,13 @@ impl ShepherdCore {
         self.say(ShepherdToStepMgr::TaskFailed { step, rank, message, status, unknown: false, untried }, out);
     }
 
-    pub(super) fn exited(&mut self, now: Timestamp, token: u64, exit: Exit, out: &mut Vec<ShepherdEffect>) {
+    pub(super) fn exited(&mut self, now: Timestamp, token: u64, mut exit: Exit, out: &mut Vec<ShepherdEffect>) {
         let Some(task) = self.tasks.get_mut(&token) else { return };
         if matches!(task.phase, TaskPhase::Ended { .. }) {
             return;
+        }
+        if let Some(seen) = task.seen.take() {
+            exit.usage = exit.usage.with_seen(*seen);
         }
         let (id, rank) = (task.step, task.rank);
         task.phase = TaskPhase::Ended { exit, oom: None };
@@ -375,7 +384,11 @@ impl ShepherdCore {
     pub(super) fn examine_end(&mut self, token: u64, out: &mut Vec<ShepherdEffect>) {
         let Some(task) = self.tasks.get_mut(&token) else { return };
         let TaskPhase::Ended { exit, oom: None } = task.phase else { return };
-        let id = task.step;
+        let (id, metered) = (task.step, task.metered);
+        if self.config.meters_energy && !metered && self.is_last_to_end(id, token) {
+            return out.push(ShepherdEffect::ReadMeter { token, step: id });
+        }
+        let Some(task) = self.tasks.get_mut(&token) else { return };
         let Some(here) = self.steps.get(&id) else { return };
         // The kernel may have killed a child of the task for lack of memory, and the task then ends as it likes. Tasks that end
         // normally in a step without a waiting command are not checked: such a kill is found at the end of the batch script.

@@ -22,7 +22,7 @@ use garrick_model::{
     spec::{StdinTo, StreamTarget},
     state::{ExitStatus, StepState},
     time::Timestamp,
-    usage::TaskUsage,
+    usage::StepUsage,
 };
 use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, sync::Arc};
@@ -67,7 +67,7 @@ pub struct StepCore {
     oom: bool,
     /// The end of a task was not seen.
     unknown: bool,
-    usage: TaskUsage,
+    usage: StepUsage,
     /// Why the first task that could not be started was not started.
     detail: Option<String>,
     /// The first signal sent to it that is to end it.
@@ -133,7 +133,7 @@ impl StepCore {
             exit: ExitStatus::SUCCESS,
             oom: false,
             unknown: false,
-            usage: TaskUsage::default(),
+            usage: StepUsage::new(total),
             detail: None,
             signalled: None,
             attended: plan.attended,
@@ -421,7 +421,9 @@ impl StepCore {
             }
             ShepherdToStepMgr::TaskExited { rank, end: TaskEnd { status, usage, oom }, gone, .. } => {
                 if self.count_out_on(node, rank, status) {
-                    self.usage.add(usage);
+                    if let Some(at) = self.slots.get(&node) {
+                        self.usage.add(rank, u32::try_from(*at).unwrap_or(u32::MAX), usage);
+                    }
                     self.oom |= oom;
                     self.to_client(StepMgrToCommand::TaskExited { rank, status, oom }, out);
                     if oom && self.plan.kill_on_oom && self.tasks_left > 0 {
@@ -676,8 +678,9 @@ impl StepCore {
             }
             (_, state) => state,
         };
-        let (usage, detail) = (self.usage, self.detail.take());
-        out.push(StepEffect::Over(StepResult { step: self.plan.id, state, exit: self.exit, ended, usage, detail }));
+        let ((usage, spread), detail) = (std::mem::take(&mut self.usage).finish(), self.detail.take());
+        let (step, exit) = (self.plan.id, self.exit);
+        out.push(StepEffect::Over(StepResult { step, state, exit, ended, usage, spread, detail }));
     }
 }
 

@@ -190,6 +190,7 @@ fn it_is_over_when_every_node_is_rid_of_it_with_the_worst_exit() {
         exit: ExitStatus { code: 9, signal: None },
         ended: None,
         usage: Default::default(),
+        spread: None,
         detail: None,
     };
     assert_eq!(tell(&mut core, from(1, ShepherdToStepMgr::StepGone { step: step() })), [StepEffect::Over(result)]);
@@ -261,6 +262,7 @@ fn a_resumed_step_counts_tasks_that_nobody_has_as_lost() {
         exit: UNKNOWN_EXIT,
         ended: Some(StepEnd::ExitUnknown),
         usage: Default::default(),
+        spread: None,
         detail: None,
     };
     assert_eq!(tell(&mut core, from(1, ShepherdToStepMgr::StepGone { step: step() })), [StepEffect::Over(result)]);

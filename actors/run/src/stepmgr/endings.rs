@@ -196,6 +196,7 @@ impl StepMgrCore {
             exit: ExitStatus::SUCCESS,
             ended: Some(cause),
             usage: TaskUsage::default(),
+            spread: None,
             detail: None,
         };
         self.record_end(now, result, out);

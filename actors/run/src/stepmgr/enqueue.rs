@@ -204,7 +204,7 @@ impl StepMgrCore {
         let step = StepId::of(self.facts.job, key);
         let (exit, usage) = (ExitStatus::SUCCESS, TaskUsage::default());
         let ended = Some(StepEnd::Cancelled);
-        self.record_end(now, StepResult { step, state, exit, ended, usage, detail: None }, out);
+        self.record_end(now, StepResult { step, state, exit, ended, usage, spread: None, detail: None }, out);
     }
 
     /// The job ends before these records were on disk: nothing was promised. The records are being written nevertheless, so the

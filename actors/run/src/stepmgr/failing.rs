@@ -91,6 +91,7 @@ impl StepMgrCore {
             exit: ExitStatus::SUCCESS,
             ended: Some(StepEnd::TooManyFailed),
             usage: TaskUsage::default(),
+            spread: None,
             detail: None,
         })
     }

@@ -2,7 +2,7 @@
 //! tests here and, as a part of simulated jobs, in `sims`. Messages wait in channels that keep their order; which channel is served next can be drawn.
 
 use crate::{
-    shepherd::{PassedFd, ShepherdConfig, ShepherdCore, ShepherdEffect, ShepherdInput, ShepherdTimer},
+    shepherd::{LookedAt, PassedFd, ShepherdConfig, ShepherdCore, ShepherdEffect, ShepherdInput, ShepherdTimer},
     step::{NodeSlot, StepCore, StepEffect, StepInput, StepTimer},
     stepmgr::{ClientId, Ledger, RunFacts, StepMgrConfig, StepMgrCore, StepMgrEffect, StepMgrInput, StepMgrTimer},
 };
@@ -760,6 +760,18 @@ impl Harness {
                 let sampled = ShepherdInput::Sampled { step, query, tasks: tasks.into_iter().map(of).collect() };
                 self.channels.entry(Channel::Launcher(n)).or_default().push_back(Delivery::Shepherd(n, sampled));
             }
+            ShepherdEffect::Look { tasks } => {
+                let of = |task: LookedAt| {
+                    let pids = task.pid.into_iter().collect();
+                    (task.token, TaskSample { rank: task.rank, pids, ..TaskSample::default() })
+                };
+                let looked = ShepherdInput::Looked { seen: tasks.into_iter().map(of).collect() };
+                self.channels.entry(Channel::Launcher(n)).or_default().push_back(Delivery::Shepherd(n, looked));
+            }
+            ShepherdEffect::ReadMeter { token, .. } => {
+                let read = ShepherdInput::MeterRead { token, joules: 0 };
+                self.channels.entry(Channel::Launcher(n)).or_default().push_back(Delivery::Shepherd(n, read));
+            }
             ShepherdEffect::AskOom { token, .. } => {
                 let input = ShepherdInput::Oom { token, killed: false };
                 self.channels.entry(Channel::Descriptors(n)).or_default().push_back(Delivery::Shepherd(n, input));
@@ -790,6 +802,7 @@ impl Harness {
             | ShepherdEffect::PmiAnswer { .. }
             | ShepherdEffect::SetFrequency { .. }
             | ShepherdEffect::PutFrequencyBack { .. }
+            | ShepherdEffect::StartMeter { .. }
             | ShepherdEffect::KillGroups { .. }
             | ShepherdEffect::Log { .. }
             | ShepherdEffect::Finished => {}
@@ -867,7 +880,8 @@ impl Harness {
             | ToLauncher::DropEnvironment { .. }
             | ToLauncher::SetSetting { .. }
             | ToLauncher::DropSetting { .. }
-            | ToLauncher::Adopt => {}
+            | ToLauncher::Adopt
+            | ToLauncher::Count => {}
             ToLauncher::Finish => {
                 let down = ShepherdInput::LauncherDown { detail: "told to finish".into(), for_memory: false };
                 self.channels.entry(Channel::Launcher(n)).or_default().push_back(Delivery::Shepherd(n, down));

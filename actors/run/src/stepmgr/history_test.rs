@@ -57,8 +57,8 @@ fn behind(step: StepKey, after: StepKey, at: i64) -> StepEvent {
 }
 
 fn result(step: StepKey, state: StepState, exit: ExitStatus, ended: Option<StepEnd>) -> StepResult {
-    let usage = TaskUsage { user_us: 5, system_us: 6, max_rss_kib: 700 };
-    StepResult { step: StepId::of(JobId(12), step), state, exit, ended, usage, detail: None }
+    let usage = TaskUsage { user_us: 5, system_us: 6, max_rss_kib: 700, ..TaskUsage::default() };
+    StepResult { step: StepId::of(JobId(12), step), state, exit, ended, usage, spread: None, detail: None }
 }
 
 fn ended(step: StepKey, state: StepState, exit: ExitStatus, cause: Option<StepEnd>, at: i64) -> StepEvent {

@@ -21,7 +21,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
-    usage::TaskUsage,
+    usage::{TaskUsage, UsageSpread},
     view::{StepCounts, StepOrigin},
 };
 use roaring::RoaringBitmap;
@@ -68,6 +68,8 @@ pub struct UnreportedEnd {
     pub exit: ExitStatus,
     /// What its tasks used.
     pub usage: TaskUsage,
+    /// How that is spread over several tasks.
+    pub spread: Option<Arc<UsageSpread>>,
     /// When it ended.
     pub at: Timestamp,
     /// It stands for all of these steps.
@@ -385,6 +387,7 @@ impl Ledger {
             state: result.state,
             exit: result.exit,
             usage: result.usage,
+            spread: result.spread.clone(),
             at,
             all_of: None,
             reason: result.ended.as_ref().map_or(Reason::None, StepEnd::word),
@@ -413,6 +416,7 @@ impl Ledger {
             state,
             exit: ExitStatus::SUCCESS,
             usage: TaskUsage::default(),
+            spread: None,
             at,
             all_of: open.batch.name(first, members),
             reason: cause.word(),
@@ -480,7 +484,15 @@ mod tests {
         let exit = ExitStatus { code, signal: None };
         let step = StepId::of(JobId(1), key);
         StepEvent::Ended {
-            result: StepResult { step, state, exit, ended: None, usage: Default::default(), detail: None },
+            result: StepResult {
+                step,
+                state,
+                exit,
+                ended: None,
+                usage: Default::default(),
+                spread: None,
+                detail: None,
+            },
             at: Timestamp(1),
         }
     }

@@ -25,7 +25,7 @@ use garrick_model::{
     refusal::Refusal,
     state::{ExitStatus, Reason},
     time::Timestamp,
-    usage::TaskUsage,
+    usage::StepUsage,
 };
 
 impl StepMgrCore {
@@ -102,8 +102,10 @@ impl StepMgrCore {
         out: &mut Vec<StepMgrEffect>,
     ) {
         let step = StepId::of(self.facts.job, key);
-        let tasks = placement.nodes.iter().flat_map(|n| n.ranks.iter().map(|rank| (n.slot, *rank)));
-        let ends: Option<Vec<TaskEnd>> = tasks.map(|task| *findings.tasks().get(&task)?).collect();
+        let tasks =
+            placement.nodes.iter().zip(0_u32..).flat_map(|(n, at)| n.ranks.iter().map(move |rank| (n.slot, at, *rank)));
+        let end = |(slot, at, rank): (u32, u32, u32)| Some((at, rank, (*findings.tasks().get(&(slot, rank))?)?));
+        let ends: Option<Vec<(u32, u32, TaskEnd)>> = tasks.map(end).collect();
         let Some(ends) = ends.filter(|ends| !ends.is_empty()) else {
             for node in &placement.nodes {
                 let message = StepMgrToShepherd::Kill { step };
@@ -111,10 +113,11 @@ impl StepMgrCore {
             }
             return self.step_lost_hold(now, key, out);
         };
-        let exit = ends.iter().fold(ExitStatus::SUCCESS, |so_far, end| worse(so_far, end.status));
-        let state = state_of_exit(exit, ends.iter().any(|end| end.oom));
-        let mut usage = TaskUsage::default();
-        ends.iter().for_each(|end| usage.add(end.usage));
-        self.step_over(now, StepResult { step, state, exit, ended: None, usage, detail: None }, out);
+        let exit = ends.iter().fold(ExitStatus::SUCCESS, |so_far, (.., end)| worse(so_far, end.status));
+        let state = state_of_exit(exit, ends.iter().any(|(.., end)| end.oom));
+        let mut usage = StepUsage::new(ends.len());
+        ends.iter().for_each(|(at, rank, end)| usage.add(*rank, *at, end.usage));
+        let (usage, spread) = usage.finish();
+        self.step_over(now, StepResult { step, state, exit, ended: None, usage, spread, detail: None }, out);
     }
 }

@@ -211,6 +211,7 @@ impl Packed {
             exit: end.exit,
             attempt: end.attempt,
             usage: end.usage,
+            spread: end.spread.clone(),
             all_of: end.all_of.clone(),
             reason: end.reason.clone(),
         };

@@ -157,6 +157,7 @@ impl StepMgrCore {
             exit: ExitStatus { code: 0, signal: Some(9) },
             ended: Some(StepEnd::ManagerRestarted),
             usage: TaskUsage::default(),
+            spread: None,
             detail: None,
         }
     }

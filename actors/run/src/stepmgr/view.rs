@@ -57,6 +57,7 @@ pub fn row(facts: &RunFacts, key: StepKey, record: &StepRecord) -> StepRow {
         exit: ExitStatus::SUCCESS,
         attempt: record.attempt,
         usage: TaskUsage::default(),
+        spread: None,
         all_of: None,
         reason: Reason::None,
     };
@@ -175,6 +176,7 @@ impl StepMgrCore {
             exit: ExitStatus::SUCCESS,
             attempt: 0,
             usage: TaskUsage::default(),
+            spread: None,
             all_of: None,
             reason: Reason::None,
         };

@@ -55,6 +55,12 @@ pub struct StepdSettings {
     /// Where the kernel shows CPUs.
     #[serde(default = "sys_cpus")]
     pub cpu_folder: PathBuf,
+    /// `JobAcctGatherFrequency`: seconds between looks at running tasks; 0: never, also of an earlier version.
+    #[serde(default)]
+    pub look_every_secs: u32,
+    /// Where the kernel shows counters of energy; `None`: it is not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub powercap_folder: Option<PathBuf>,
     /// Where is kept what CPUs had whose frequency steps on this node have set; of an earlier version nothing.
     #[serde(default)]
     pub kept_frequencies: PathBuf,

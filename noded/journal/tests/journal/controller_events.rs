@@ -1,5 +1,6 @@
 //! What is in a controller's sample.
 
+use crate::step_events;
 use garrick_events::{
     beside::Piece,
     event::{ControllerEvent, Following},
@@ -14,6 +15,7 @@ use garrick_events::{
         node::{DownCause, Reboot, SavedNode, SavedPower, SavedService},
         partition::SavedPartition,
     },
+    steps::event::StepEvent,
     usage::{Amount, Meter, UsageEvent, UsageRules, Who},
 };
 use garrick_model::{
@@ -145,6 +147,7 @@ fn spec() -> JobSpec {
         extra: None,
         user_env: false,
         cpu_freq: None,
+        sample_secs: None,
         oom_kill_step: None,
         wckey: Some("key".into()),
         partitions: vec!["debug".into(), "long".into()],
@@ -1029,7 +1032,22 @@ pub fn followers() -> Vec<ControllerEvent> {
 
 /// What came after that: records of steps.
 pub fn step_records() -> Vec<ControllerEvent> {
-    let row = StepRow {
+    vec![submitted(71), steps(71, step_row())]
+}
+
+/// And of what several tasks used.
+pub fn step_usage() -> Vec<ControllerEvent> {
+    let StepEvent::Ended { result, .. } = step_events::used().remove(0) else { unreachable!("a step that ended") };
+    vec![submitted(71), steps(71, StepRow { usage: result.usage, spread: result.spread, ..step_row() })]
+}
+
+fn submitted(job: u32) -> ControllerEvent {
+    let event = Box::new(JobEvent::Submitted(Box::new(record(job, plain_spec()))));
+    ControllerEvent::Job { job: JobId(job), event }
+}
+
+fn step_row() -> StepRow {
+    StepRow {
         key: StepKey::task(3, 8),
         origin: 0,
         state: StepState::Failed,
@@ -1041,9 +1059,13 @@ pub fn step_records() -> Vec<ControllerEvent> {
         exit: ExitStatus { code: 4, signal: None },
         attempt: 1,
         usage: TaskUsage::default(),
+        spread: None,
         all_of: None,
         reason: Default::default(),
-    };
+    }
+}
+
+fn steps(job: u32, row: StepRow) -> ControllerEvent {
     let origin = StepOrigin {
         name: "count \"it\"".into(),
         uid: 1001,
@@ -1055,11 +1077,7 @@ pub fn step_records() -> Vec<ControllerEvent> {
         priority: 0,
     };
     let rows = StepRows { origins: vec![origin], rows: vec![row], ..StepRows::default() };
-    let submitted = ControllerEvent::Job {
-        job: JobId(71),
-        event: Box::new(JobEvent::Submitted(Box::new(record(71, plain_spec())))),
-    };
-    vec![submitted, ControllerEvent::Steps { job: JobId(71), sluid: sluid(71), steps: PackedSteps::pack(&rows) }]
+    ControllerEvent::Steps { job: JobId(job), sluid: sluid(job.into()), steps: PackedSteps::pack(&rows) }
 }
 
 /// What came after that: pieces beside the log, by name and version. In a snapshot, and later.

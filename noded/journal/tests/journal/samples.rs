@@ -8,6 +8,7 @@ use garrick_model::{
     ids::{RequestId, StepKey},
     resources::MemoryRequest,
     time::TimeLimit,
+    usage::Metric,
     view::Accrual,
 };
 use garrick_run::stepmgr::Ledger;
@@ -264,6 +265,18 @@ fn records_of_steps_in_a_controllers_journal_of_version_2_read_back() {
     read.iter().for_each(|event| replayed.apply(event).unwrap());
     let Some(ControllerEvent::Steps { steps, .. }) = read.last() else { panic!("{read:?}") };
     assert_eq!((replayed.progress.position.0, steps.unpack().unwrap().rows.len()), (2, 1));
+}
+
+#[test]
+fn what_tasks_used_reads_back_from_journals_of_both_kinds() {
+    let read: Vec<StepEvent> = all(&sample("version-1-steps-usage.journal"));
+    assert_same(&read, &step_events::used());
+    let read: Vec<ControllerEvent> = all(&sample("version-2-step-usage.journal"));
+    assert_same(&read, &controller_events::step_usage());
+    let Some(ControllerEvent::Steps { steps, .. }) = read.last() else { panic!("{read:?}") };
+    let spread = steps.unpack().unwrap().rows.remove(0).spread.unwrap();
+    let read = spread.of(Metric::Read);
+    assert_eq!((read.total, read.least.task, read.greatest.node), (6984, 1, 0));
 }
 
 #[test]
@@ -631,6 +644,14 @@ fn make_the_sample_of_followers() {
 fn make_the_sample_of_step_records() {
     let path = sample("version-2-step-records.journal");
     garrick_journal::replace_as(&path, Form::Epoch(7), controller_events::step_records()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-steps-usage.journal and version-2-step-usage.journal, by hand"]
+fn make_the_samples_of_what_tasks_used() {
+    replace(&sample("version-1-steps-usage.journal"), step_events::used()).unwrap();
+    let path = sample("version-2-step-usage.journal");
+    garrick_journal::replace_as(&path, Form::Epoch(7), controller_events::step_usage()).unwrap();
 }
 
 #[test]

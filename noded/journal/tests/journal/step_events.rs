@@ -19,7 +19,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
-    usage::TaskUsage,
+    usage::{StepUsage, TaskUsage},
     view::StepOrigin,
 };
 use serde_bytes::ByteBuf;
@@ -89,6 +89,7 @@ fn spec() -> StepSpec {
         mpi: Default::default(),
         preserve_env: false,
         cpu_freq: None,
+        sample_secs: None,
         wait_for_children: false,
         oom_kill_step: None,
         sent: None,
@@ -180,9 +181,9 @@ fn started(step: StepKey, attempt: u32) -> StepEvent {
 }
 
 fn ended(key: StepKey, state: StepState, exit: ExitStatus, ended: Option<StepEnd>) -> StepEvent {
-    let usage = TaskUsage { user_us: 12, system_us: 34, max_rss_kib: 56 };
+    let usage = TaskUsage { user_us: 12, system_us: 34, max_rss_kib: 56, ..TaskUsage::default() };
     let step = StepId::of(JobId(11), key);
-    StepEvent::Ended { result: StepResult { step, state, exit, ended, usage, detail: None }, at: at(20) }
+    StepEvent::Ended { result: StepResult { step, state, exit, ended, usage, spread: None, detail: None }, at: at(20) }
 }
 
 const OK: ExitStatus = ExitStatus::SUCCESS;
@@ -296,6 +297,30 @@ pub fn for_records() -> Vec<StepEvent> {
         StepEvent::Retried { step: task, attempt: 1, after: at(15), ended: Some(Box::new(result)), at: Some(when) },
         StepEvent::CancelAsked { steps: WhichSteps::one(task), by: 1001 },
     ]
+}
+
+/// And one with what two tasks used, on two nodes.
+pub fn used() -> Vec<StepEvent> {
+    let mut over = ended(StepKey::number(0), StepState::Completed, OK, None);
+    if let StepEvent::Ended { result, .. } = &mut over {
+        let task = |user_us, read| TaskUsage {
+            user_us,
+            system_us: 3,
+            max_rss_kib: 700,
+            max_vm_kib: 2920,
+            pages: 1,
+            read,
+            written: 1 << 40,
+            energy_joules: 12,
+            gpu_memory_kib: 4096,
+            gpu_percent: 90,
+        };
+        let mut used = StepUsage::new(2);
+        used.add(0, 0, task(5, 6977));
+        used.add(1, 1, task(9, 7));
+        (result.usage, result.spread) = used.finish();
+    }
+    vec![over]
 }
 
 /// And one with a step that was given another limit.

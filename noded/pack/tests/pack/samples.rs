@@ -27,7 +27,7 @@ fn version_1() -> Vec<Kept> {
         status: ExitStatus { code: 0, signal: Some(9) },
         started: Timestamp(1_795_255_201_000),
         ended: Timestamp(1_795_341_601_007),
-        usage: TaskUsage { user_us: 86_400_000_000, system_us: 12, max_rss_kib: 5_000_000 },
+        usage: TaskUsage { user_us: 86_400_000_000, system_us: 12, max_rss_kib: 5_000_000, ..TaskUsage::default() },
     };
     vec![
         out(plain, "plain\n"),

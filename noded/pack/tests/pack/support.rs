@@ -74,7 +74,7 @@ pub fn ended(code: u8) -> EndRecord {
         status: ExitStatus { code, signal: None },
         started: Timestamp(1_795_255_201_000),
         ended: Timestamp(1_795_255_201_250),
-        usage: TaskUsage { user_us: 1500, system_us: 700, max_rss_kib: 3800 },
+        usage: TaskUsage { user_us: 1500, system_us: 700, max_rss_kib: 3800, ..TaskUsage::default() },
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
 };
 use garrick_kernel::{
     reap::{self, Ended},
+    sampling::OwnIo,
     signals::{self, Delivery},
 };
 use garrick_model::{
@@ -45,7 +46,7 @@ impl Service {
             };
             // Not reaped yet, so the group is still the task's. Whoever may not be killed by this user is `stepd`'s to kill.
             let _ = signals::send_group(pid, libc::SIGKILL);
-            let mut ended = reap::reap_pid(pid).map_err(call("waitid"))?;
+            let mut ended = self.take_away(pid)?;
             let Some(mut task) = self.tasks.remove(&token) else { continue };
             let again = task.again.take().filter(|_| self.maker.fell_short(pid));
             match (again, task.ended_by) {
@@ -70,6 +71,16 @@ impl Service {
         }
         self.look_after_the_dying();
         Ok(())
+    }
+
+    /// Reaps a task. The kernel adds what it read and wrote to this process's own at that moment.
+    fn take_away(&self, pid: u32) -> Result<Ended, ServiceError> {
+        let before = self.io.as_ref().and_then(OwnIo::look);
+        let mut ended = reap::reap_pid(pid).map_err(call("waitid"))?;
+        if let Some((before, after)) = before.zip(self.io.as_ref().and_then(OwnIo::look)) {
+            (ended.usage.read, ended.usage.written) = after.since(&before);
+        }
+        Ok(ended)
     }
 
     /// Whether only processes are left in a killed group that are not this user's to kill. Where others are, which are dying,

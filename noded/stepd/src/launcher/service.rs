@@ -14,6 +14,7 @@ use garrick_frame::{FdChannel, FdError};
 use garrick_kernel::{
     files::open_standard_file,
     proc_tree::kill_descendants,
+    sampling::OwnIo,
     signals::{self, Delivery, SignalDescriptor},
 };
 use garrick_model::{
@@ -138,6 +139,8 @@ pub(super) struct Service {
     pub(super) captured: usize,
     pub(super) copy_at: Option<Instant>,
     pub(super) ends: Ends,
+    /// What its children read and write, where that may be known.
+    pub(super) io: Option<OwnIo>,
     /// Killed process groups with members that are not gone.
     pub(super) dying: VecDeque<u32>,
     /// Failures that nobody was there to be told of.
@@ -164,6 +167,7 @@ impl Service {
             captured: 0,
             copy_at: None,
             ends: Ends::default(),
+            io: None,
             dying: VecDeque::new(),
             untold: Vec::new(),
             first: serving.first,
@@ -322,6 +326,9 @@ impl Service {
             ToLauncher::AppendText { path, text } => {
                 // Not reported, as the message says: it is itself a report, for a file the user may have taken away.
                 let _ = open_standard_file(Path::new(&path), FileMode::Append).and_then(|mut f| f.write_all(&text));
+            }
+            ToLauncher::Count => {
+                self.io = passed.first().and_then(|fd| fd.try_clone().ok()).map(OwnIo::new);
             }
             ToLauncher::Adopt => {
                 // They are not among what is here, so they never started.

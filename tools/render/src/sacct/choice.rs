@@ -235,6 +235,7 @@ impl Choice {
         steps.sort_by_key(|step| step_order(step.key));
         let mut used = TaskUsage::default();
         steps.iter().for_each(|step| used.add(step.usage));
+        used.energy_joules = joules(&steps);
         let parts: Vec<Part<'r>> = match &row.waiting {
             Some(waiting) if self.tasks && row.array_task.is_none() => waiting.indices().map(Part::Task).collect(),
             _ => vec![Part::Job],
@@ -243,6 +244,15 @@ impl Choice {
         let of_steps = steps.into_iter().map(|step| Entry { row, part: Part::Step(step), used: step.usage });
         of_job.chain(of_steps).collect()
     }
+}
+
+/// Energy of a job. That of its nodes while the batch script runs is that of the steps in it too, and is not counted twice.
+fn joules(steps: &[&StepRecord]) -> u64 {
+    let of = |numbered: bool| {
+        let such = steps.iter().filter(move |step| step.key.step.number().is_some() == numbered);
+        such.map(|step| step.usage.energy_joules).sum::<u64>()
+    };
+    of(true).max(of(false))
 }
 
 /// Are all of these features part of what was asked for?

@@ -5,6 +5,7 @@ use super::{
     entry::{Entry, Part, Span},
     fields::{Stream, planned_secs, stream},
     state::RecordState,
+    usage::{self, Sum},
 };
 use crate::{
     json::{Meta, document, exit, minutes, number, optional, skeleton, time},
@@ -16,7 +17,13 @@ use garrick_accounts::{
     step::StepRecord,
     tres::{CPU, NODE, Tres},
 };
-use garrick_model::{hostlist, resources::MemoryRequest, spec::ArraySpec, time::Timestamp, usage::TaskUsage};
+use garrick_model::{
+    hostlist,
+    resources::MemoryRequest,
+    spec::ArraySpec,
+    time::Timestamp,
+    usage::{Metric, TaskUsage},
+};
 use serde_json::{Value, json};
 
 /// What the document needs beside the rows.
@@ -189,18 +196,26 @@ fn step(entry: &Entry<'_>, set: &Setting<'_>) -> Value {
     s["step"]["name"] = json!(step.name);
     s["submit_line"] = json!(step.submit_line);
     s["tres"]["allocated"] = tres(&step.allocated);
-    used(&mut s["tres"]["requested"], step);
+    for (name, metrics) in [("requested", usage::IN), ("consumed", usage::OUT)] {
+        s["tres"][name] = used(step, metrics);
+    }
+    s["statistics"]["energy"]["consumed"] = number(step.usage.energy_joules);
     s["CPU"]["requested_frequency"] = json!({"min": number(0_u32), "max": number(0_u32)});
     s
 }
 
 /// What tasks used: CPU time in milliseconds, memory in bytes.
-fn used(j: &mut Value, step: &StepRecord) {
-    let cpu = (step.usage.user_us + step.usage.system_us) / 1000;
-    let one = |name, count| [tres_item(name, count)].into_iter().collect::<Value>();
-    j["total"] = one(CPU, cpu);
-    j["average"] = one(CPU, cpu.checked_div(step.tasks.into()).unwrap_or(0));
-    j["max"] = one("mem", step.usage.max_rss_kib.saturating_mul(1024));
+fn used(step: &StepRecord, metrics: &[Metric]) -> Value {
+    let sum = |sum| {
+        let items = usage::counts(step, metrics, sum).into_iter().map(|(name, count)| tres_item(name, count));
+        in_order(items.collect())
+    };
+    json!({
+        "max": sum(Sum::Greatest),
+        "min": sum(Sum::Least),
+        "average": sum(Sum::Average),
+        "total": sum(Sum::Total),
+    })
 }
 
 /// Numbers of the resources that Slurm always has; others count from 1001.
@@ -214,7 +229,10 @@ fn tres_item(name: &str, count: u64) -> Value {
 }
 
 fn tres(tres: &Tres) -> Value {
-    let mut items: Vec<Value> = tres.iter().map(|(name, count)| tres_item(name, count)).collect();
+    in_order(tres.iter().map(|(name, count)| tres_item(name, count)).collect())
+}
+
+fn in_order(mut items: Vec<Value>) -> Value {
     items.sort_by_key(|item| item["id"].as_u64().filter(|id| *id > 0).unwrap_or(u64::MAX));
     Value::Array(items)
 }
@@ -292,6 +310,17 @@ mod tests {
         assert_eq!(job["time"]["system"], json!({"seconds": 0, "microseconds": 82_000}));
         assert_eq!(job["steps"][2]["time"]["limit"], json!({"set": false, "infinite": true, "number": 0}));
         assert_eq!(job["steps"][0]["step"]["id"], "12.batch");
+        let used = &job["steps"][0]["tres"]["requested"];
+        let mem = json!({"type": "mem", "name": "", "id": 2, "count": 33_292 << 10});
+        assert_eq!((&used["max"][1], &used["min"][1], &used["total"][1]), (&mem, &mem, &mem));
+        let names = |list: &Value| list.as_array().unwrap().iter().map(|item| item["id"].clone()).collect::<Vec<_>>();
+        assert_eq!(names(&used["average"]), [1, 2, 3, 6, 7, 8].map(Value::from));
+        // No task of it was measured.
+        let energy = json!([{"type": "energy", "name": "", "id": 3, "count": 0}]);
+        assert_eq!(
+            job["steps"][2]["tres"]["consumed"],
+            json!({"max": [], "min": [], "average": energy, "total": energy})
+        );
         assert_eq!(document["meta"]["plugin"]["accounting_storage"], "accounting_storage/slurmdbd");
         assert_eq!(document["errors"], json!([]));
     }

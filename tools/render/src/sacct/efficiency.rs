@@ -7,6 +7,7 @@ use super::{
 };
 use garrick_accounts::{
     messages::JobWithSteps,
+    step::StepRecord,
     tres::{CPU, MEM, NODE},
 };
 use garrick_model::{
@@ -58,14 +59,14 @@ impl<'r> Efficiency<'r> {
         let mut used = TaskUsage::default();
         job.steps.iter().for_each(|step| used.add(step.usage));
         let whole = Entry { row: &job.row, part: Part::Job, used };
-        let greatest = job.steps.iter().max_by_key(|step| step.usage.max_rss_kib.saturating_mul(step.tasks.into()));
-        let tasks = greatest.map_or(1, |step| step.tasks);
+        let greatest = job.steps.iter().max_by_key(|step| step.memory_kib());
+        let estimated = greatest.is_some_and(|step| step.tasks > 1 && step.spread.is_none());
         Self {
             of: job,
             ran_secs: whole.span(now, None).secs,
             cpu_us: used.user_us + used.system_us,
-            memory_kib: greatest.map_or(0, |step| step.usage.max_rss_kib.saturating_mul(step.tasks.into())),
-            estimated: tasks > 1,
+            memory_kib: greatest.map_or(0, StepRecord::memory_kib),
+            estimated,
         }
     }
 

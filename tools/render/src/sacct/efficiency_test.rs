@@ -44,7 +44,8 @@ fn ran(cpus: u64, secs: i64, cpu_secs: u64, mib: u64, state: JobState) -> JobWit
     let mut row = JobRow { state, ..job(40, "work", 0, secs) };
     row.allocated.set(CPU, cpus);
     row.exit = ExitStatus::SUCCESS;
-    let usage = TaskUsage { user_us: cpu_secs * 1_000_000, system_us: 0, max_rss_kib: mib * 1024 };
+    let usage =
+        TaskUsage { user_us: cpu_secs * 1_000_000, system_us: 0, max_rss_kib: mib * 1024, ..TaskUsage::default() };
     let batch = StepRecord { usage, ..step(&row, "batch", "batch") };
     with_steps(row, [batch])
 }

@@ -6,6 +6,7 @@ use super::{
     choice::{Flag, REASON},
     entry::Entry,
     units::{Unit, Units, cpu_time, elapsed},
+    usage::{self, Part, Sum},
 };
 use crate::{
     clock::Clock,
@@ -20,6 +21,7 @@ use garrick_model::{
     hostlist,
     patterns::{PatternFacts, default_output, fill, in_folder},
     time::{TimeLimit, Timestamp, UNKNOWN},
+    usage::Metric,
 };
 
 /// The id of a user by name, where this host knows one.
@@ -182,7 +184,7 @@ fn memory(entry: &Entry<'_>, set: &Setting<'_>) -> String {
     })
 }
 
-/// Peak of the tasks of a step, if it was measured.
+/// Greatest peak of the tasks of a step, if it was measured: in records of earlier versions it is there without its task.
 fn peak(entry: &Entry<'_>, set: &Setting<'_>) -> String {
     of_step(entry, |step| match step.usage.max_rss_kib {
         0 => String::new(),
@@ -190,22 +192,9 @@ fn peak(entry: &Entry<'_>, set: &Setting<'_>) -> String {
     })
 }
 
-/// CPU time of a task of a step on the average.
-fn average_cpu(step: &StepRecord) -> u64 {
-    let used = step.usage.user_us + step.usage.system_us;
-    used.checked_div(step.tasks.into()).unwrap_or(0) / 1_000_000
-}
-
-/// `cpu=00:00:05`, of steps that are over.
-fn usage_in(entry: &Entry<'_>, cpu_secs: impl FnOnce(&StepRecord) -> u64) -> String {
-    of_step(entry, |step| if step.end.is_some() { format!("cpu={}", elapsed(cpu_secs(step))) } else { String::new() })
-}
-
-fn usage_in_max(entry: &Entry<'_>, set: &Setting<'_>) -> String {
-    match peak(entry, set) {
-        peak if peak.is_empty() => peak,
-        peak => format!("mem={peak}"),
-    }
+/// Energy of a step, or of all steps of a job that are shown, joules.
+fn joules(entry: &Entry<'_>) -> String {
+    entry.used.energy_joules.to_string()
 }
 
 /// What is said of frequencies that nobody asked for.
@@ -270,6 +259,24 @@ fn flags(row: &JobRow) -> String {
     Flag::of(row).iter().map(|flag| flag.word()).collect::<Vec<_>>().join(",")
 }
 
+/// A field of one figure of steps.
+macro_rules! one {
+    ($name:literal, $width:literal, $metric:ident, $sum:ident, $part:ident) => {
+        text($name, $width, |entry, set| {
+            of_step(entry, |step| usage::field(step, Metric::$metric, Sum::$sum, Part::$part, set.units))
+        })
+    };
+}
+
+/// A field of several.
+macro_rules! all {
+    ($name:literal, $width:literal, $metrics:ident, $sum:ident, $part:ident) => {
+        text($name, $width, |entry, set| {
+            of_step(entry, |step| usage::list(step, usage::$metrics, Sum::$sum, Part::$part, set.units))
+        })
+    };
+}
+
 /// Every field, in the order of `--helpformat`.
 #[rustfmt::skip]
 pub static FIELDS: &[Field] = &[
@@ -279,19 +286,19 @@ pub static FIELDS: &[Field] = &[
     number("AllocNodes", 10, |e, _| count(allocated(e), NODE)),
     text("AllocTRES", 10, |e, set| set.units.tres(allocated(e))),
     not_kept("AssocID", 7),
-    text("AveCPU", 10, |e, _| of_step(e, |step| if step.end.is_some() { elapsed(average_cpu(step)) } else { String::new() })),
+    one!("AveCPU", 10, Cpu, Average, Value),
     text("AveCPUFreq", 10, |e, _| of_step(e, |_| "0".to_owned())),
-    not_kept("AveDiskRead", 14),
-    not_kept("AveDiskWrite", 14),
-    not_kept("AvePages", 10),
-    not_kept("AveRSS", 10),
-    not_kept("AveVMSize", 10),
+    one!("AveDiskRead", 14, Read, Average, Value),
+    one!("AveDiskWrite", 14, Written, Average, Value),
+    one!("AvePages", 10, Pages, Average, Value),
+    one!("AveRSS", 10, Rss, Average, Value),
+    one!("AveVMSize", 10, Vm, Average, Value),
     not_kept("BlockID", 16),
     text("Cluster", 10, |e, _| e.row.cluster.clone()),
     text("Comment", 14, |e, _| of_job(e, |row| given(&row.comment))),
     text("Constraints", 19, |e, _| of_job(e, |row| given(&row.constraint))),
-    text("ConsumedEnergy", 14, |_, _| "0".to_owned()),
-    text("ConsumedEnergyRaw", 17, |_, _| "0".to_owned()),
+    text("ConsumedEnergy", 14, |e, _| joules(e)),
+    text("ConsumedEnergyRaw", 17, |e, _| joules(e)),
     not_kept("Container", 19),
     number("CPUTime", 10, |e, set| elapsed(cpu_secs(e, set))),
     number("CPUTimeRAW", 10, |e, set| cpu_secs(e, set).to_string()),
@@ -313,25 +320,25 @@ pub static FIELDS: &[Field] = &[
     text("JobName", 10, |e, _| e.step().map_or(&e.row.name, |step| &step.name).clone()),
     text("Layout", 9, |e, _| of_step(e, |_| UNKNOWN.to_owned())),
     text("Licenses", 10, |e, _| of_job(e, |row| given(&row.licenses))),
-    not_kept("MaxDiskRead", 12),
-    not_kept("MaxDiskReadNode", 15),
-    not_kept("MaxDiskReadTask", 15),
-    not_kept("MaxDiskWrite", 12),
-    not_kept("MaxDiskWriteNode", 16),
-    not_kept("MaxDiskWriteTask", 16),
-    not_kept("MaxPages", 8),
-    not_kept("MaxPagesNode", 12),
-    not_kept("MaxPagesTask", 14),
+    one!("MaxDiskRead", 12, Read, Greatest, Value),
+    one!("MaxDiskReadNode", 15, Read, Greatest, Node),
+    one!("MaxDiskReadTask", 15, Read, Greatest, Task),
+    one!("MaxDiskWrite", 12, Written, Greatest, Value),
+    one!("MaxDiskWriteNode", 16, Written, Greatest, Node),
+    one!("MaxDiskWriteTask", 16, Written, Greatest, Task),
+    one!("MaxPages", 8, Pages, Greatest, Value),
+    one!("MaxPagesNode", 12, Pages, Greatest, Node),
+    one!("MaxPagesTask", 14, Pages, Greatest, Task),
     text("MaxRSS", 10, peak),
-    not_kept("MaxRSSNode", 10),
-    not_kept("MaxRSSTask", 10),
-    not_kept("MaxVMSize", 10),
-    not_kept("MaxVMSizeNode", 14),
-    not_kept("MaxVMSizeTask", 14),
+    one!("MaxRSSNode", 10, Rss, Greatest, Node),
+    one!("MaxRSSTask", 10, Rss, Greatest, Task),
+    one!("MaxVMSize", 10, Vm, Greatest, Value),
+    one!("MaxVMSizeNode", 14, Vm, Greatest, Node),
+    one!("MaxVMSizeTask", 14, Vm, Greatest, Task),
     text("McsLabel", 12, |e, _| of_job(e, |row| given(&row.mcs_label))),
-    not_kept("MinCPU", 10),
-    not_kept("MinCPUNode", 10),
-    not_kept("MinCPUTask", 10),
+    one!("MinCPU", 10, Cpu, Least, Value),
+    one!("MinCPUNode", 10, Cpu, Least, Node),
+    one!("MinCPUTask", 10, Cpu, Least, Task),
     number("NCPUS", 10, |e, _| count(allocated(e), CPU)),
     number("NNodes", 8, |e, _| node_count(e)),
     text("NodeList", 15, |e, _| nodes(e)),
@@ -374,22 +381,22 @@ pub static FIELDS: &[Field] = &[
     text("Timelimit", 10, |e, _| of_job(e, |row| limit(row.time_limit))),
     text("TimelimitRaw", 10, |e, _| of_job(e, |row| limit_minutes(row.time_limit))),
     text("TotalCPU", 10, |e, _| cpu_time(e.used.user_us + e.used.system_us)),
-    text("TRESUsageInAve", 14, |e, _| usage_in(e, average_cpu)),
-    text("TRESUsageInMax", 14, usage_in_max),
-    not_kept("TRESUsageInMaxNode", 18),
-    not_kept("TRESUsageInMaxTask", 18),
-    not_kept("TRESUsageInMin", 14),
-    not_kept("TRESUsageInMinNode", 18),
-    not_kept("TRESUsageInMinTask", 18),
-    text("TRESUsageInTot", 14, |e, _| usage_in(e, |step| (step.usage.user_us + step.usage.system_us) / 1_000_000)),
-    not_kept("TRESUsageOutAve", 15),
-    not_kept("TRESUsageOutMax", 15),
-    not_kept("TRESUsageOutMaxNode", 19),
-    not_kept("TRESUsageOutMaxTask", 19),
-    not_kept("TRESUsageOutMin", 15),
-    not_kept("TRESUsageOutMinNode", 19),
-    not_kept("TRESUsageOutMinTask", 19),
-    not_kept("TRESUsageOutTot", 15),
+    all!("TRESUsageInAve", 14, IN, Average, Value),
+    all!("TRESUsageInMax", 14, IN, Greatest, Value),
+    all!("TRESUsageInMaxNode", 18, IN, Greatest, Node),
+    all!("TRESUsageInMaxTask", 18, IN, Greatest, Task),
+    all!("TRESUsageInMin", 14, IN, Least, Value),
+    all!("TRESUsageInMinNode", 18, IN, Least, Node),
+    all!("TRESUsageInMinTask", 18, IN, Least, Task),
+    all!("TRESUsageInTot", 14, IN, Total, Value),
+    all!("TRESUsageOutAve", 15, OUT, Average, Value),
+    all!("TRESUsageOutMax", 15, OUT, Greatest, Value),
+    all!("TRESUsageOutMaxNode", 19, OUT, Greatest, Node),
+    all!("TRESUsageOutMaxTask", 19, OUT, Greatest, Task),
+    all!("TRESUsageOutMin", 15, OUT, Least, Value),
+    all!("TRESUsageOutMinNode", 19, OUT, Least, Node),
+    all!("TRESUsageOutMinTask", 19, OUT, Least, Task),
+    all!("TRESUsageOutTot", 15, OUT, Total, Value),
     number("UID", 6, |e, set| of_job(e, |row| uid(row, set))),
     text("User", 9, |e, _| of_job(e, |row| row.user.clone())),
     text("UserCPU", 10, |e, _| cpu_time(e.used.user_us)),

@@ -122,7 +122,7 @@ fn three() -> Vec<JobWithSteps> {
     let third =
         JobRow { state: JobState::Failed, exit: ExitStatus { code: 0, signal: Some(9) }, ..job(3, "sig9", 4, 4) };
     let killed = StepState::Cancelled;
-    let used = TaskUsage { user_us: 1_000, system_us: 2_000, max_rss_kib: 0 };
+    let used = TaskUsage { user_us: 1_000, system_us: 2_000, max_rss_kib: 0, ..TaskUsage::default() };
     let batch = StepRecord { state: killed, exit: third.exit, usage: used, ..step(&third, "batch", "batch") };
     let third = with_steps(third.clone(), [step(&third, "extern", "extern"), batch]);
     let task = JobRow { array_task: Some(ArrayTask { array_job: JobId(9), index: 1 }), ..job(18, "arr", 9, 11) };
@@ -196,6 +196,43 @@ fn every_field_has_slurms_form() {
         ("Layout", ";Unknown;Unknown;;Unknown;"),
     ] {
         assert_eq!(values(three(), field), want, "{field}");
+    }
+}
+
+/// Energy of a node is that of the batch script and of the step in it: a job has it once.
+#[test]
+fn what_steps_used_is_told_with_its_task_and_node() {
+    let row = job(24, "susp", 15, 22);
+    let used = |joules| TaskUsage {
+        user_us: 1_000,
+        max_rss_kib: 11_308,
+        max_vm_kib: 625_188,
+        read: 27_109,
+        written: 4513,
+        energy_joules: joules,
+        ..TaskUsage::default()
+    };
+    let steps = [
+        StepRecord { usage: used(90), ..step(&row, "batch", "batch") },
+        step(&row, "extern", "extern"),
+        StepRecord { usage: used(50), ..step(&row, "0", "sleep") },
+    ];
+    let such = || vec![with_steps(row.clone(), steps.clone())];
+    let all = "cpu=00:00:00,energy=50,fs/disk=27109,mem=11308K,pages=0,vmem=625188K";
+    let most = format!(";{};;{all}", all.replace("energy=50", "energy=90"));
+    for (field, want) in [
+        ("ConsumedEnergy", "90;90;0;50"),
+        ("MaxVMSize", ";625188K;;625188K"),
+        ("MaxVMSizeNode", ";n1;;n1"),
+        ("MinCPUTask", ";0;;0"),
+        ("AveDiskRead", ";0.03M;;0.03M"),
+        ("MaxDiskWrite", ";0.00M;;0.00M"),
+        ("MaxPages", ";0;;0"),
+        ("TRESUsageOutTot", ";energy=0,fs/disk=4513;energy=0;energy=0,fs/disk=4513"),
+        ("TRESUsageOutMinTask", ";fs/disk=0;;fs/disk=0"),
+        ("TRESUsageInMax", &*most),
+    ] {
+        assert_eq!(values(such(), field), want, "{field}");
     }
 }
 

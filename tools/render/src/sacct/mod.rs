@@ -7,6 +7,7 @@
 //! | [`entry`] | a line: a job, a task of an array that waits, or a step |
 //! | [`fields`] | the fields, and which of them are shown unasked |
 //! | [`units`] | amounts and times that something took |
+//! | [`usage`] | what tasks of steps used |
 //! | [`document`] | the same as JSON |
 //! | [`efficiency`] | used against asked for |
 
@@ -17,6 +18,7 @@ pub mod entry;
 pub mod fields;
 pub mod state;
 pub mod units;
+pub mod usage;
 
 /// Words for why a job waits, as `--reason` takes them and `--helpreason` of Slurm 26.05.3 lists them.
 const REASONS: &str = include_str!("reasons.txt");

@@ -66,6 +66,15 @@ impl Units {
         }
     }
 
+    /// Bytes that were read or written: in MiB unless another unit is asked for, always with two decimals.
+    pub fn fraction(self, bytes: u64) -> String {
+        let unit = match self {
+            Self::In(unit) => unit,
+            Self::Short | Self::Plain => Unit::MIB,
+        };
+        format!("{:.2}{}", bytes as f64 / unit.bytes() as f64, unit.letter())
+    }
+
     /// `billing=4,cpu=4,mem=400M,node=1`
     pub fn tres(self, tres: &Tres) -> String {
         let one = |(name, count): (&str, u64)| match name {

@@ -6,6 +6,7 @@ use super::{
     completion::CompletionSettings,
     debug_flags::DebugFlags,
     enforce::Enforce,
+    gathering::GatheringSettings,
     gres::GresConfig,
     health::HealthCheck,
     hres::Hres,
@@ -355,6 +356,8 @@ settings_with_rows! {
         pub mcs: Mcs,
         /// `JobCompType` and what belongs to it.
         pub completion: CompletionSettings,
+        /// `JobAcctGatherFrequency` and `AcctGatherEnergyType`: how it is measured what tasks use.
+        pub gathering: GatheringSettings,
         /// `PrivateData`: what ordinary users may not see of others.
         pub private_data: PrivateData,
         /// `AccountingStoreFlags`: what accounting keeps of jobs besides their rows.

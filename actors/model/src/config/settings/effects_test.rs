@@ -19,6 +19,8 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("AccountingStorageHost", "two_clusters_are_kept_by_a_service_on_another_host"),
     ("AccountingStoragePort", "two_clusters_are_kept_by_a_service_on_another_host"),
     ("MaxDBDMsgs", "what_waits_for_accounting_is_bounded"),
+    ("AcctGatherEnergyType", "the_energy_of_nodes_is_that_of_the_steps_on_them"),
+    ("JobAcctGatherFrequency", "running_tasks_are_looked_at_as_often_as_the_site_or_the_step_says"),
     ("AccountingStorageEnforce", "accounts_and_qos_that_the_user_may_not_have_are_refused_where_that_is_enforced"),
     (
         "AllowSpecResourcesUsage",

@@ -84,10 +84,12 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::honoured("AccountingStoreFlags", NULL, |c, text| Ok(c.store_flags.set(text)),
         "what is kept of jobs besides: `job_script`, `job_env`; `job_comment` and `job_extra` always are")
         .shown(Show::AsWritten),
-    Key::own_way("AcctGatherEnergyType", NULL),
+    Key::honoured("AcctGatherEnergyType", NULL, |c, text| Ok(c.gathering.set_energy(text)),
+        "how the energy of steps is measured: `acct_gather_energy/rapl`, or `none`")
+        .shown(Show::AsWritten),
     Key::own_way("AcctGatherFilesystemType", NULL),
     Key::own_way("AcctGatherInterconnectType", NULL),
-    Key::own_way("AcctGatherNodeFreq", "0 sec"),
+    Key::not_yet("AcctGatherNodeFreq", "0 sec"),
     Key::own_way("AcctGatherProfileType", NULL),
     key!("AllowSpecResourcesUsage", "no", allow_spec_resources: YES_NO,
         "jobs may set how many cores are kept for the system"),
@@ -194,7 +196,9 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("InactiveLimit", "0 sec"),
     key!("InteractiveStepOptions", "--interactive --preserve-env --pty $SHELL", interactive_step_options: Text(NULL),
         "options and command of the `srun` that `salloc` starts with `LaunchParameters=use_interactive_step`"),
-    Key::own_way("JobAcctGatherFrequency", "30"),
+    Key::honoured("JobAcctGatherFrequency", "30", |c, text| c.gathering.set_periods(text),
+        "how often it is looked at what running tasks use, seconds, or `task=SECONDS` in a list; 0: only at their ends")
+        .shown(Show::AsWritten),
     Key::own_way("JobAcctGatherType", NULL),
     Key::dropped("JobCheckpointDir"),
     Key::own_way("JobAcctGatherParams", NULL),

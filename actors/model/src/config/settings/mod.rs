@@ -9,6 +9,7 @@ pub(super) mod config;
 pub(super) mod debug_flags;
 pub(super) mod described;
 pub(super) mod enforce;
+pub(super) mod gathering;
 pub(super) mod global;
 pub(super) mod gres;
 pub(super) mod health;
