@@ -91,7 +91,7 @@ fn short_steps_of_arrays_and_lists_have_what_they_used() {
         ),
     );
     let task = task.display();
-    let script = format!("srun --async --array=1-9 -o /dev/null {task}; srun --async -o /dev/null {task}; swait");
+    let script = format!("srun --async --array=1-9 -o /dev/null {task}; srun --async -n1 -o /dev/null {task}; swait");
     let sent = c.run("sbatch", &["--parsable", "-n2", "-o", "/dev/null", "--wrap", &script]).ok();
     let job = sent.out.trim().to_owned();
     c.await_state(&job, "COMPLETED");
