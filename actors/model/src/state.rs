@@ -44,6 +44,24 @@ pub enum JobState {
 }
 
 impl JobState {
+    /// Slurm's number of a state in which a run is or ended; of waiting in any of its forms, 0.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Running | Self::Configuring => 1,
+            Self::Suspended => 2,
+            Self::Completed => 3,
+            Self::Cancelled => 4,
+            Self::Failed => 5,
+            Self::Timeout => 6,
+            Self::NodeFail => 7,
+            Self::Preempted => 8,
+            Self::BootFail => 9,
+            Self::Deadline => 10,
+            Self::OutOfMemory => 11,
+            Self::Pending | Self::Completing | Self::SpecialExit | Self::Expediting | Self::RequeueHold => 0,
+        }
+    }
+
     /// The long word for it, `RUNNING`.
     pub const fn word(self) -> &'static str {
         match self {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`database`] | SQLite, PostgreSQL and MariaDB in one way |
 //! | [`store`] | the database: rows of a batch and its position in one transaction |
+//! | [`completion`] | runs that are over, in a table of the form of Slurm's `jobcomp/mysql` |
 //! | [`entities`] | accounts, users, associations and QOS, and changes of them |
 //! | [`events`] | when nodes were out of service, what clusters had, reservations |
 //! | [`texts`] | scripts and environments |
@@ -13,6 +14,7 @@
 //! | [`usage`] | what was used in a window of time |
 //! | [`pages`] | questions to the database, answered in pages of bounded size |
 
+pub mod completion;
 pub mod database;
 pub mod entities;
 pub mod events;

@@ -9,7 +9,7 @@ use garrick_model::{
     hostlist,
     reservation::Reservation,
     spec::NodeCount,
-    state::{JobState, PartitionState},
+    state::PartitionState,
     view::{JobView, PartitionView},
 };
 
@@ -82,23 +82,6 @@ pub const PARTITION: &[Row<PartitionShown>] = &[
     ("total_nodes", |p| Value::from_u64(p.view.nodes.len() as u64)),
 ];
 
-fn state(job: &JobView) -> u32 {
-    match job.state {
-        JobState::Running => 1,
-        JobState::Suspended => 2,
-        JobState::Completed => 3,
-        JobState::Cancelled => 4,
-        JobState::Failed => 5,
-        JobState::Timeout => 6,
-        JobState::NodeFail => 7,
-        JobState::Preempted => 8,
-        JobState::BootFail => 9,
-        JobState::Deadline => 10,
-        JobState::OutOfMemory => 11,
-        _ => 0,
-    }
-}
-
 /// A known job's fields.
 pub const JOB: &[Row<JobView>] = &[
     ("account", |j| Value::from(j.spec.account.clone())),
@@ -121,7 +104,7 @@ pub const JOB: &[Row<JobView>] = &[
     ("het_job_id", |j| Value::from(j.spec.het.map_or(0, |(leader, _)| leader.0))),
     ("het_job_offset", |j| Value::from(j.spec.het.map_or(0, |(_, offset)| offset))),
     ("job_id", |j| Value::from(j.id.0)),
-    ("job_state", |j| Value::from(state(j))),
+    ("job_state", |j| Value::from(j.state.number())),
     ("licenses", |j| Value::from(j.spec.licenses.clone())),
     ("max_nodes", |j| Value::from(j.spec.nodes.and_then(|nodes: NodeCount| nodes.max).unwrap_or(0))),
     ("min_cpus", |j| Value::from(j.cpus)),

@@ -1,7 +1,7 @@
 //! The feed of the service of accounting: it follows the log under the name `accounting`, and acknowledges what the service has
 //! stored. While the service is away nothing waits for it: the log keeps the events. On a thread of its own.
 
-use super::links::tell;
+use super::{links::tell, log_identity};
 use crate::{
     accounts::reach::{Accounting, ReachError, Reached},
     background::Background,
@@ -27,7 +27,6 @@ use garrick_model::{
     config::{EnforceWord, StoreFlags},
     entities::Entities,
     hostlist,
-    ids::RequestId,
     messages::encoded_bytes,
     spec::JobKind,
     time::Timestamp,
@@ -243,15 +242,14 @@ impl AccountingFeed {
     async fn registered(&self) -> Result<LogId, FeedError> {
         let path = self.state.join(IDENTITY);
         if self.log.followers().contains_key(ACCOUNTING)
-            && let Some(id) = read_identity(&path)?
+            && let Some(id) = log_identity::read(&path)?
         {
             return Ok(id);
         }
-        let RequestId(high, low) = RequestId::random();
-        files::replace_for_good(&path, format!("{high:016x}{low:016x}\n").as_bytes(), 0o600)?;
+        let id = log_identity::make(&path)?;
         answered(|done| self.log.register(ACCOUNTING, done)).await?;
         site_changed(&self.frontend).await;
-        Ok(LogId(high, low))
+        Ok(id)
     }
 
     /// One connection, from its greeting on. It ends with an error.
@@ -605,13 +603,6 @@ fn kept_work(record: &JobRecord, keeps: StoreFlags) -> JobRecord {
         }
     }
     kept
-}
-
-fn read_identity(path: &Path) -> Result<Option<LogId>, FileError> {
-    let text = files::read_if_there(path)?.and_then(|bytes| String::from_utf8(bytes).ok());
-    let id = text.as_deref().map(str::trim).filter(|text| text.len() == 32 && text.is_ascii());
-    let half = |text: &str| u64::from_str_radix(text, 16).ok();
-    Ok(id.and_then(|id| Some(LogId(half(&id[..16])?, half(&id[16..])?))))
 }
 
 #[cfg(test)]

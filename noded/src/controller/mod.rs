@@ -6,7 +6,7 @@
 //! | peers | QUIC connections of node agents | messages to the frontend |
 //! | names | questions to the name service | answers, which are cached |
 //! | programs of the site | rows of programs from the actors | how each row ended |
-//! | completion | events of the log | lines of a file, runs of a script, documents for a server |
+//! | completion | events of the log | lines of a file, runs of a script, documents, messages and rows for servers |
 //! | journal | events in groups | answers once they are on disk |
 
 pub mod accounting;
@@ -17,6 +17,7 @@ pub mod door;
 pub mod host;
 pub mod links;
 pub mod log;
+mod log_identity;
 pub mod names;
 pub mod ports;
 pub mod programs;

@@ -4,7 +4,10 @@ use super::{
     accounting::AccountingFeed,
     audit::AuditLog,
     beside::{Beside, BesideError},
-    completion::{Completion, sinks::Sink},
+    completion::{
+        Completion,
+        sinks::{Sink, SinkSetupError},
+    },
     door::{Door, DoorWorld},
     host::ThisProcess,
     links,
@@ -62,6 +65,11 @@ fn conf_folder(config: &Config) -> &Path {
     config.path.parent().unwrap_or(Path::new("/"))
 }
 
+/// Where runs of jobs that are over are recorded.
+fn completion_sink(config: &Config) -> Result<Option<Sink>, SinkSetupError> {
+    Sink::of(&config.completion, &config.cluster_name, conf_folder(config))
+}
+
 /// The controller role could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerStartError {
@@ -117,6 +125,9 @@ pub enum ControllerStartError {
     /// Its configuration.
     #[error("{0}")]
     AccountsConf(String),
+    /// Job completion.
+    #[error("{0}")]
+    Completion(#[from] SinkSetupError),
 }
 
 /// A controller at work.
@@ -519,6 +530,7 @@ pub async fn start(
         programs: Arc::new(Runner::here()),
     };
     let service = Accounting::of(cluster);
+    let sink = completion_sink(&cluster.config)?;
     let accounts = own_accounts(cluster).await?;
     let forgotten = tokio::time::timeout(LOG_PATIENCE, setup::forget(&*ports.log, options.recover)).await;
     let unanswered = |why: &dyn std::fmt::Display| Err(AppendError::Failed(why.to_string()));
@@ -555,8 +567,9 @@ pub async fn start(
     let feed = feed.start(cluster.config.accounting);
     let completion = Completion {
         cluster: cluster.config.cluster_name.clone(),
+        state: state.clone(),
         log: Arc::clone(&log) as _,
-        sink: Sink::of(&cluster.config.completion),
+        sink,
     };
     let completion = completion.start();
     let world = DoorWorld {

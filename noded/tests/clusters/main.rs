@@ -20,6 +20,7 @@ mod gres;
 mod handed_streams;
 mod heterogeneous;
 mod hierarchical_resources;
+mod job_completion;
 mod light;
 mod many_steps;
 mod mpi;

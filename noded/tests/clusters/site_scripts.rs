@@ -273,6 +273,10 @@ fn jobs_that_are_over_are_lines_of_a_file_and_given_to_a_script() {
     }
     assert!(line(&array).contains(&format!(" ArrayJobId={array} ArrayTaskId=4 ")));
     assert!(line(&held).contains(" JobState=CANCELLED ") && line(&held).contains(" NodeList=(null) "));
+    let shown = c.sh("sacct -c -nP -o jobid,jobname,state,exitcode").ok().out;
+    assert!(shown.contains(&format!("{failed}|a b|FAILED|3:0\n")) && shown.lines().count() == 3, "{shown}");
+    let other = c.sh(&format!("sacct -nP -o jobid -j {held} -c -f {}/jobs.log", c.work.display()));
+    assert_eq!(other.ok().out, format!("{held}\n"));
     c.down();
 
     let c = Cluster::up_with("site-comp-script", &ONE, |c| {

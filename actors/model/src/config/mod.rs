@@ -37,7 +37,7 @@ pub use partition_changes::PartitionChange;
 pub use read::{check, read, read_files, read_reporting, read_text};
 pub use settings::billing::{Billed, BillingWeights};
 pub use settings::cli_filter::CliFilter;
-pub use settings::completion::{CompletionSettings, CompletionType};
+pub use settings::completion::{CompletionSettings, CompletionType, KafkaSettings, ScriptSettings};
 pub use settings::config::{
     Config, ControllerHost, EnforcePartLimits, NodeSet, PropagateLimits, PropagatePriority, ReturnToService,
 };

@@ -149,15 +149,20 @@ impl Server {
 
     /// Connects to write: to the first host that answers, which has that number. Its tables are as this program has them.
     pub(crate) async fn connect(&self) -> Result<(Connection, usize), StoreError> {
+        let (mut connection, number) = self.reach().await?;
+        let name = &self.hosts[number].name;
+        let owned = timeout(PATIENCE, own(&mut connection.link(), name)).await;
+        owned.unwrap_or_else(|_| Err(StoreError::Away(format!("{name}: no answer"))))?;
+        prepare(&mut connection).await?;
+        Ok((connection, number))
+    }
+
+    /// Connects to the first host that answers, which has that number.
+    pub(crate) async fn reach(&self) -> Result<(Connection, usize), StoreError> {
         let mut failures = Vec::new();
         for (number, host) in self.hosts.iter().enumerate() {
             match timeout(PATIENCE, host.connect()).await {
-                Ok(Ok(mut connection)) => {
-                    let owned = timeout(PATIENCE, own(&mut connection.link(), &host.name)).await;
-                    owned.unwrap_or_else(|_| Err(StoreError::Away(format!("{}: no answer", host.name))))?;
-                    prepare(&mut connection).await?;
-                    return Ok((connection, number));
-                }
+                Ok(Ok(connection)) => return Ok((connection, number)),
                 Ok(Err(e)) if is_refusal(&e) => {
                     return Err(StoreError::Refused { server: host.name.clone(), cause: e });
                 }
@@ -312,6 +317,16 @@ pub(crate) fn is_lost(error: &sqlx::Error) -> bool {
             }),
         },
         _ => false,
+    }
+}
+
+/// A value is not one that its column takes: too long, out of range, or of characters that the column does not have.
+pub(crate) fn is_of_value(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else { return false };
+    match error.try_downcast_ref::<MySqlDatabaseError>() {
+        Some(of_mysql) => matches!(of_mysql.number(), 1264 | 1265 | 1292 | 1366 | 1406),
+        // Data exceptions (Appendix A of PostgreSQL's manual).
+        None => error.code().is_some_and(|code| code.starts_with("22")),
     }
 }
 

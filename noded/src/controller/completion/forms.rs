@@ -1,41 +1,65 @@
 //! How a run that is over is written: a line for `jobcomp/filetxt`, variables for `jobcomp/script`, a document for
-//! `jobcomp/elasticsearch`. Names and forms are those that Slurm 26.05 (the document: 22.05) was seen to write.
+//! `jobcomp/elasticsearch` and `jobcomp/kafka`, a row for `jobcomp/mysql`. Names and forms are those that Slurm 26.05 (the document
+//! and the row: 22.05) was seen to write.
 
+use garrick_accountant::completion::CompletionRow;
 use garrick_accounts::{
     row::JobRow,
     tres::{BILLING, CPU, MEM, NODE, Tres},
 };
-use garrick_events::records::job::JobRecord;
+use garrick_events::{progress::Position, records::job::JobRecord};
 use garrick_model::{
     patterns::default_output,
     time::{TimeLimit, Timestamp},
     visible::written_out,
 };
 use jiff::tz::TimeZone;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
 /// `ARRAYTASKID` of what is no task (`NO_VAL` of Slurm).
 const NO_TASK: u32 = u32::MAX - 1;
 
-/// A run that is over.
-#[derive(Clone, Debug)]
+/// What a document has only of a run that is over.
+const OF_THE_END: [&str; 5] = ["@end", "elapsed", "derived_ec", "exit_code", "cpu_hours"];
+
+/// A run that is over, or has started where the site wants to hear of that too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completed {
     /// What accounting keeps of it.
     pub row: JobRow,
     /// What is known of its request only as long as the controller knows the job.
     pub more: More,
+    /// It has only started.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starts: bool,
 }
 
 /// What a record has, and a row does not.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct More {
     /// CPUs of a task.
     pub cpus_per_task: u32,
     /// Tasks on a node, if that was asked for.
     pub tasks_per_node: u32,
+    /// Fewest CPUs.
+    pub min_cpus: u32,
+    /// Fewest nodes.
+    pub min_nodes: u32,
+    /// `--nice`.
+    pub nice: i32,
+    /// `--time-min`.
+    pub time_min: Option<TimeLimit>,
+    /// `--switches`: how many, and how long it waits for them, seconds.
+    pub switches: Option<(u32, u64)>,
+    /// `--delay-boot`, seconds.
+    pub delay_boot_secs: u64,
     /// Dependencies that were left.
     pub dependency: String,
+    /// Words of the command.
+    pub argv: Vec<String>,
     /// The batch script.
     pub script: Option<String>,
 }
@@ -43,13 +67,29 @@ pub struct More {
 impl More {
     /// Of a job's record.
     pub fn of(record: &JobRecord) -> Self {
-        let script = record.spec.script.as_ref();
+        let spec = &record.spec;
+        let script = spec.script.as_ref();
         Self {
             cpus_per_task: record.resolved.cpus_per_task,
-            tasks_per_node: record.spec.tasks_per_node.unwrap_or(0),
+            tasks_per_node: spec.tasks_per_node.unwrap_or(0),
+            min_cpus: record.resolved.cpus,
+            min_nodes: record.resolved.min_nodes,
+            nice: spec.nice,
+            time_min: spec.time_min,
+            switches: spec.topology.switches.map(|most| (most, spec.topology.switches_wait_secs.unwrap_or(0))),
+            delay_boot_secs: spec.delay_boot_secs.unwrap_or(0),
             dependency: record.dependencies.to_string(),
+            argv: spec.argv.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
             script: script.map(|script| String::from_utf8_lossy(script).into_owned()),
         }
+    }
+}
+
+/// In minutes, as a text.
+fn minutes(limit: TimeLimit) -> String {
+    match limit {
+        TimeLimit::Unlimited => "UNLIMITED".to_owned(),
+        TimeLimit::Secs(secs) => secs.div_ceil(60).to_string(),
     }
 }
 
@@ -62,7 +102,7 @@ fn told(text: Option<&String>) -> &str {
 }
 
 /// As `scontrol show job` has it: in the order of Slurm's numbers of TRES.
-fn in_order(tres: &Tres) -> String {
+pub(super) fn in_order(tres: &Tres) -> String {
     let known = [CPU, MEM, NODE, BILLING];
     let first = known.iter().filter_map(|name| Some((*name, tres.iter().find(|(known, _)| known == name)?.1)));
     let others = tres.iter().filter(|(name, _)| !known.contains(name));
@@ -72,16 +112,16 @@ fn in_order(tres: &Tres) -> String {
 
 impl Completed {
     /// Its last moment; a run that never ended has none.
-    fn end(&self) -> Timestamp {
+    pub(super) fn end(&self) -> Timestamp {
         self.row.end.unwrap_or(self.row.submit)
     }
 
     /// When it started; what never ran ends as it starts, as `scontrol` shows it.
-    fn start(&self) -> Timestamp {
+    pub(super) fn start(&self) -> Timestamp {
         self.row.start.unwrap_or_else(|| self.end())
     }
 
-    fn partition(&self) -> String {
+    pub(super) fn partition(&self) -> String {
         self.row.partition.clone().unwrap_or_else(|| self.row.partitions.join(","))
     }
 
@@ -93,10 +133,7 @@ impl Completed {
     /// A line for a text file, with its newline.
     pub fn line(&self, zone: &TimeZone) -> String {
         let row = &self.row;
-        let limit = match row.time_limit {
-            TimeLimit::Unlimited => "UNLIMITED".to_owned(),
-            TimeLimit::Secs(secs) => secs.div_ceil(60).to_string(),
-        };
+        let limit = minutes(row.time_limit);
         let eligible = row.eligible.map_or_else(|| "unknown".to_owned(), |at| at.text(zone));
         let mut line = format!(
             "JobId={} UserId={}({}) GroupId={}({}) Name={} JobState={} Partition={} TimeLimit={limit} StartTime={} EndTime={} \
@@ -187,7 +224,30 @@ impl Completed {
         variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// A document for a search server. Times are UTC, as such servers take them without a zone.
+    /// A row of a table; where in the log the run ended.
+    pub fn row(&self, position: Position) -> CompletionRow {
+        let row = &self.row;
+        CompletionRow {
+            position,
+            job: row.job.0,
+            start: self.start().secs(),
+            end: self.end().secs(),
+            uid: row.uid,
+            user: row.user.clone(),
+            gid: row.gid,
+            group: row.group.clone(),
+            name: row.name.clone(),
+            state: row.state.number(),
+            partition: self.partition(),
+            limit: minutes(row.time_limit),
+            nodes: row.nodes.clone(),
+            node_count: row.allocated.count(NODE),
+            cpus: row.allocated.count(CPU),
+        }
+    }
+
+    /// A document for a search server or for Kafka. Times are UTC, as such servers take them without a zone. That of a start has
+    /// less in it.
     pub fn document(&self, comment: bool, script: bool) -> Value {
         let row = &self.row;
         let at = |time: Timestamp| Value::from(time.text(&TimeZone::UTC));
@@ -209,10 +269,20 @@ impl Completed {
             "cpus_per_task": self.more.cpus_per_task, "job_name": row.name, "tres_req": in_order(&row.requested),
             "tres_alloc": in_order(&row.allocated), "cluster": row.cluster,
         });
-        let mut add = |name: &str, value: Option<Value>| {
-            if let (Some(value), Value::Object(fields)) = (value, &mut document) {
-                fields.insert(name.to_owned(), value);
+        if let Value::Object(fields) = &mut document {
+            self.add_if_known(fields, comment, script);
+            if self.starts {
+                fields.retain(|name, _| !OF_THE_END.contains(&name.as_str()));
             }
+        }
+        document
+    }
+
+    /// What not every run has.
+    fn add_if_known(&self, fields: &mut Map<String, Value>, comment: bool, script: bool) {
+        let row = &self.row;
+        let mut add = |name: &str, value: Option<Value>| {
+            fields.extend(value.map(|value| (name.to_owned(), value)));
         };
         let text = |text: &Option<String>| text.clone().map(Value::from);
         add("array_job_id", row.array_task.map(|task| task.array_job.0.into()));
@@ -229,7 +299,6 @@ impl Completed {
         add("constraints", text(&row.constraint));
         add("comment", text(&row.comment).filter(|_| comment));
         add("script", text(&self.more.script).filter(|_| script));
-        document
     }
 }
 

@@ -1,37 +1,10 @@
 #![allow(clippy::unwrap_used)]
+use super::super::testing::completed;
 use super::*;
-use garrick_events::testing::record;
 use garrick_model::{
     ids::{ArrayTask, JobId},
-    spec::JobSpec,
-    state::{ExitStatus, JobState},
+    state::JobState,
 };
-
-/// A run of two CPUs for ten seconds that failed.
-fn completed() -> Completed {
-    let spec = JobSpec {
-        name: "a b".into(),
-        comment: Some("hi".into()),
-        script: Some(std::sync::Arc::new(b"#!/bin/sh\nexit 3\n".to_vec().into())),
-        ..JobSpec::default()
-    };
-    let record = record(7, spec);
-    let mut row = JobRow::of("maple", &record);
-    row.user = "alice".into();
-    (row.uid, row.gid, row.group) = (1001, 100, "users".into());
-    row.partition = Some("main".into());
-    row.state = JobState::Failed;
-    row.exit = ExitStatus { code: 3, signal: None };
-    row.time_limit = TimeLimit::Secs(301);
-    row.submit = Timestamp::from_secs(1_000_000_000);
-    row.eligible = Some(Timestamp::from_secs(1_000_000_000));
-    row.start = Some(Timestamp::from_secs(1_000_000_005));
-    row.end = Some(Timestamp::from_secs(1_000_000_015));
-    row.nodes = "n1".into();
-    row.allocated = [(BILLING, 2), (CPU, 2), (MEM, 1000), (NODE, 1), ("gres/gpu", 1)].into_iter().collect();
-    row.work_dir = "/home/alice".into();
-    Completed { row, more: More::of(&record) }
-}
 
 #[test]
 fn a_line_is_slurms_and_one_job_whatever_it_is_called() {
@@ -71,7 +44,7 @@ fn what_never_ran_has_no_nodes_and_ends_as_it_starts() {
 
 #[test]
 fn a_document_has_the_script_and_the_comment_where_the_site_wants_them() {
-    let run = completed();
+    let mut run = completed();
     let plain = run.document(false, false);
     assert_eq!(plain["cpu_hours"].as_f64().unwrap(), 20.0 / 3600.0);
     assert_eq!(
@@ -82,4 +55,24 @@ fn a_document_has_the_script_and_the_comment_where_the_site_wants_them() {
     assert!(plain.get("script").is_none() && plain.get("comment").is_none() && plain.get("array_job_id").is_none());
     let whole = run.document(true, true);
     assert_eq!((&whole["comment"], &whole["script"]), (&"hi".into(), &"#!/bin/sh\nexit 3\n".into()));
+    // What has only started has no end.
+    (run.starts, run.row.end, run.row.state) = (true, None, JobState::Running);
+    let start = run.document(true, false);
+    assert_eq!((&start["state"], &start["@start"]), (&"RUNNING".into(), &plain["@start"]));
+    for name in OF_THE_END {
+        assert!(plain.get(name).is_some() && start.get(name).is_none(), "{name}");
+    }
+}
+
+#[test]
+fn a_row_of_a_table_is_slurms() {
+    let mut run = completed();
+    let row = run.row(Position(3));
+    assert_eq!((row.job, row.start, row.end, row.state), (7, 1_000_000_005, 1_000_000_015, 5));
+    assert_eq!((row.limit.as_str(), row.nodes.as_str(), row.node_count, row.cpus), ("6", "n1", 1, 2));
+    assert_eq!((row.user.as_str(), row.group.as_str(), row.name.as_str()), ("alice", "users", "a b"));
+    run.row.time_limit = TimeLimit::Unlimited;
+    (run.row.start, run.row.nodes) = (None, String::new());
+    let row = run.row(Position(4));
+    assert_eq!((row.position, row.start, row.limit.as_str()), (Position(4), row.end, "UNLIMITED"));
 }

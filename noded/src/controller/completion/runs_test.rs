@@ -1,7 +1,7 @@
 //! Which runs are found to be over, from the events of a log.
 #![allow(clippy::unwrap_used)]
 
-use super::Runs;
+use super::runs::Runs;
 use garrick_actors::log::{Log as _, memory::MemoryLog};
 use garrick_events::{
     event::ControllerEvent,
@@ -38,7 +38,7 @@ fn submitted() -> ControllerEvent {
 fn a_job_that_never_ran_is_told_once() {
     let log = MemoryLog::default();
     log.append(vec![submitted()], ReplyTo::channel().0);
-    let mut runs = Runs::new("maple", log.value()).unwrap();
+    let mut runs = Runs::new("maple", log.value(), false).unwrap();
     assert!(runs.take(&submitted()).is_none());
     let ended = event(JobEvent::Ended(cancelled()));
     log.append(vec![ended.clone()], ReplyTo::channel().0);
@@ -58,7 +58,7 @@ fn a_run_that_is_requeued_is_told_though_the_log_is_ahead() {
     let run = run();
     let allocated = event(JobEvent::Allocated(Box::new(run.clone())));
     log.append(vec![allocated.clone()], ReplyTo::channel().0);
-    let mut runs = Runs::new("maple", log.value()).unwrap();
+    let mut runs = Runs::new("maple", log.value(), false).unwrap();
     assert!(runs.take(&allocated).is_none());
     let then = Afterwards::Requeue { hold: None, delay: false };
     let ended = event(JobEvent::Ended(End { state: JobState::NodeFail, then, at: run.start, ..cancelled() }));
@@ -68,4 +68,37 @@ fn a_run_that_is_requeued_is_told_though_the_log_is_ahead() {
     assert_eq!((over.row.state, over.row.start), (JobState::NodeFail, Some(run.start)));
     assert_ne!(over.row.sluid, Sluid(99));
     assert!(runs.take(&requeued).is_none());
+}
+
+#[test]
+fn a_start_is_told_where_the_site_wants_it() {
+    let log = MemoryLog::default();
+    log.append(vec![submitted()], ReplyTo::channel().0);
+    let run = run();
+    let allocated = event(JobEvent::Allocated(Box::new(run.clone())));
+    log.append(vec![allocated.clone()], ReplyTo::channel().0);
+    let mut runs = Runs::new("maple", log.value(), true).unwrap();
+    let started = runs.take(&allocated).unwrap();
+    assert!(started.starts && started.row.end.is_none());
+    assert_eq!((started.row.state, started.row.start), (JobState::Running, Some(run.start)));
+    let ended = event(JobEvent::Ended(End { at: run.start, ..cancelled() }));
+    log.append(vec![ended.clone()], ReplyTo::channel().0);
+    assert!(!runs.take(&ended).unwrap().starts);
+}
+
+/// With nodes that are powered up for it, it starts when the last one has come.
+#[test]
+fn a_start_is_told_when_all_nodes_are_there() {
+    let log = MemoryLog::default();
+    log.append(vec![submitted()], ReplyTo::channel().0);
+    let mut run = run();
+    run.booting = ["n1".to_owned(), "n2".to_owned()].into();
+    let allocated = event(JobEvent::Allocated(Box::new(run.clone())));
+    log.append(vec![allocated.clone()], ReplyTo::channel().0);
+    let mut runs = Runs::new("maple", log.value(), true).unwrap();
+    assert!(runs.take(&allocated).is_none());
+    let booted =
+        |node: &str| event(JobEvent::NodeBooted { node: node.to_owned(), address: String::new(), at: run.start });
+    assert!(runs.take(&booted("n1")).is_none());
+    assert!(runs.take(&booted("n2")).is_some_and(|started| started.starts));
 }

@@ -1,24 +1,42 @@
 //! Where runs that are over are written to.
 
-use super::forms::Completed;
-use crate::scripts;
+#[cfg(feature = "kafka")]
+use super::kafka::{Kafka, Produced};
+use super::{forms::Completed, lua::LuaScript, queue::Waiting, scripts::Scripts};
+use garrick_accountant::{
+    completion::{CompletionRow, CompletionStore, Whence},
+    store::StoreError,
+};
 use garrick_model::{
     config::{CompletionSettings, CompletionType},
-    site_program::{Moment, SiteProgram},
     time::system_zone,
 };
 use std::{
     fs::OpenOptions,
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
+use tokio::sync::Mutex;
 
-/// How long a script may take for one job, before it is killed.
-const SCRIPT: Duration = Duration::from_secs(300);
 /// How long a server may take for one document.
 const SERVER: Duration = Duration::from_secs(30);
+
+/// Why nothing can be written at all.
+#[derive(Debug, thiserror::Error)]
+pub enum SinkSetupError {
+    /// This program is one without Kafka.
+    #[error("JobCompType=jobcomp/kafka: this program was built without Kafka (cargo build --features kafka)")]
+    WithoutKafka,
+    /// The database.
+    #[error("JobCompType=jobcomp/mysql: {0}")]
+    Database(#[from] StoreError),
+    /// A thread.
+    #[error("JobCompType: cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+}
 
 /// Why something was not written; it is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +57,15 @@ pub enum SinkError {
         /// Why not.
         cause: String,
     },
+    /// Kafka.
+    #[error("Kafka: {0}")]
+    Kafka(String),
+    /// The script in Lua.
+    #[error("JobCompType=jobcomp/lua: {0}")]
+    Lua(String),
+    /// The database.
+    #[error(transparent)]
+    Database(#[from] StoreError),
 }
 
 /// Not all was written.
@@ -50,40 +77,72 @@ pub struct Unwritten {
     pub cause: SinkError,
 }
 
-/// Where they are written to.
+/// A server for documents.
 #[derive(Clone, Debug)]
+pub struct Server {
+    /// Where they are posted to.
+    url: String,
+    /// With the comment.
+    comment: bool,
+    /// With the script.
+    script: bool,
+    /// Keeps the connection.
+    agent: ureq::Agent,
+}
+
+/// Where they are written to.
+#[derive(Debug)]
 pub enum Sink {
     /// A line of a text file each.
     Text(PathBuf),
     /// A program runs for each.
-    Script(String),
+    Script(Scripts),
     /// A document each, for a search server or whoever takes JSON over HTTP.
-    Server {
-        /// Where it is posted to.
-        url: String,
-        /// With the comment.
-        comment: bool,
-        /// With the script.
-        script: bool,
-        /// Keeps the connection.
-        agent: ureq::Agent,
-    },
+    Server(Server),
+    /// A message each.
+    #[cfg(feature = "kafka")]
+    Kafka(Kafka),
+    /// A call of a function each.
+    Lua(LuaScript),
+    /// A row each.
+    Database(Box<Mutex<CompletionStore>>),
 }
 
 impl Sink {
-    /// As the site says; `None`: nothing is written.
-    pub fn of(settings: &CompletionSettings) -> Option<Self> {
-        let location = settings.location.clone()?;
-        match settings.kind {
-            CompletionType::None => None,
-            CompletionType::FileText => Some(Self::Text(location.into())),
-            CompletionType::Script => Some(Self::Script(location)),
+    /// As the site says; `None`: nothing is written. `folder` is that of `slurm.conf`.
+    ///
+    /// # Errors
+    /// When it cannot be as the site says.
+    pub fn of(settings: &CompletionSettings, cluster: &str, folder: &Path) -> Result<Option<Self>, SinkSetupError> {
+        let location = settings.location.clone().unwrap_or_default();
+        Ok(Some(match settings.kind {
+            CompletionType::None => return Ok(None),
+            CompletionType::FileText => Self::Text(location.into()),
+            CompletionType::Script => Self::Script(Scripts::new(location, settings.script)),
             CompletionType::Elasticsearch => {
                 let url = if location.contains("://") { location } else { format!("http://{location}") };
                 let config = ureq::Agent::config_builder().timeout_global(Some(SERVER)).build();
                 let (comment, script) = (settings.send_comment, settings.send_script);
-                Some(Self::Server { url, comment, script, agent: config.into() })
+                Self::Server(Server { url, comment, script, agent: config.into() })
             }
+            #[cfg(feature = "kafka")]
+            CompletionType::Kafka => Self::Kafka(Kafka::start(settings, cluster)?),
+            #[cfg(not(feature = "kafka"))]
+            CompletionType::Kafka => return Err(SinkSetupError::WithoutKafka),
+            CompletionType::Lua => Self::Lua(LuaScript::new(folder, cluster)),
+            CompletionType::Database => match CompletionStore::of(&settings.storage)? {
+                Some(store) => Self::Database(Box::new(Mutex::new(store))),
+                None => return Ok(None),
+            },
+        }))
+    }
+
+    /// Starts of runs are wanted too.
+    pub const fn wants_starts(&self) -> bool {
+        match self {
+            #[cfg(feature = "kafka")]
+            Self::Kafka(kafka) => kafka.wants_starts(),
+            _ => false,
         }
     }
 
@@ -91,63 +150,73 @@ impl Sink {
     ///
     /// # Errors
     /// When some have to be written again.
-    pub async fn write(&self, runs: &[Completed]) -> Result<(), Unwritten> {
+    pub async fn write(&self, runs: &[Arc<Waiting>], of: &Whence) -> Result<(), Unwritten> {
+        let none = |cause| Unwritten { written: 0, cause };
         match self {
-            Self::Text(path) => append(path, runs)
-                .map_err(|cause| Unwritten { written: 0, cause: SinkError::File { path: path.clone(), cause } }),
-            Self::Script(program) => {
-                for run in runs {
-                    run_script(program, run).await;
-                }
+            Self::Text(path) => append(path, runs).map_err(|cause| none(SinkError::File { path: path.clone(), cause })),
+            Self::Script(scripts) => {
+                scripts.run(runs).await;
                 Ok(())
             }
-            Self::Server { url, comment, script, agent } => {
-                for (written, run) in runs.iter().enumerate() {
-                    let document = run.document(*comment, *script).to_string();
-                    post(agent, url, document).await.map_err(|cause| Unwritten { written, cause })?;
+            Self::Server(server) => server.post_all(runs).await,
+            #[cfg(feature = "kafka")]
+            Self::Kafka(kafka) => match kafka.send(runs.iter().map(|waiting| &waiting.run)).await {
+                Produced { cause: None, .. } => Ok(()),
+                Produced { delivered, cause: Some(cause) } => {
+                    Err(Unwritten { written: delivered, cause: SinkError::Kafka(cause) })
                 }
-                Ok(())
+            },
+            Self::Lua(script) => tell_all(script, runs).await,
+            Self::Database(store) => {
+                let rows: Vec<CompletionRow> = runs.iter().map(|waiting| waiting.run.row(waiting.position)).collect();
+                store.lock().await.put(of, &rows).await.map_err(|error| none(error.into()))
             }
         }
     }
 }
 
+/// One after the other, until one is not taken.
+async fn tell_all(script: &LuaScript, runs: &[Arc<Waiting>]) -> Result<(), Unwritten> {
+    for (written, waiting) in runs.iter().enumerate() {
+        let told = script.tell(&waiting.run).await;
+        told.map_err(|why| Unwritten { written, cause: SinkError::Lua(why) })?;
+    }
+    Ok(())
+}
+
 /// The file is opened anew each time, so that it can be moved away.
-fn append(path: &PathBuf, runs: &[Completed]) -> io::Result<()> {
+fn append(path: &Path, runs: &[Arc<Waiting>]) -> io::Result<()> {
     let zone = system_zone();
-    let lines: String = runs.iter().map(|run| run.line(&zone)).collect();
+    let lines: String = runs.iter().map(|waiting| waiting.run.line(&zone)).collect();
     let mut file = OpenOptions::new().append(true).create(true).mode(0o644).open(path)?;
     file.write_all(lines.as_bytes())?;
     file.sync_data()
 }
 
-/// One that fails is not run again: it may have done half of its work.
-async fn run_script(program: &str, run: &Completed) {
-    let program = SiteProgram {
-        moment: Moment::JobCompletion,
-        programs: vec![program.to_owned()],
-        arguments: Vec::new(),
-        environment: run.variables(),
-        limit: Some(SCRIPT),
-    };
-    if let Err(error) = scripts::run(&program).await {
-        tracing::error!(job_id = run.row.job.0, "{error}");
-    }
-}
-
-async fn post(agent: &ureq::Agent, url: &str, document: String) -> Result<(), SinkError> {
-    let (agent, to) = (agent.clone(), url.to_owned());
-    let posted = tokio::task::spawn_blocking(move || {
-        agent.post(&to).header("Content-Type", "application/json").send(document).map(|_| ())
-    });
-    let outcome = posted.await.map_err(|e| e.to_string()).and_then(|sent| match sent {
-        Ok(()) => Ok(()),
-        // The document is refused for what it is: again it would be no better.
-        Err(ureq::Error::StatusCode(code @ (400 | 413 | 422))) => {
-            tracing::error!(url, code, "the server refuses the record of a job: it is left out");
-            Ok(())
+impl Server {
+    /// One after the other, until one is not taken.
+    async fn post_all(&self, runs: &[Arc<Waiting>]) -> Result<(), Unwritten> {
+        for (written, waiting) in runs.iter().enumerate() {
+            self.post(&waiting.run).await.map_err(|cause| Unwritten { written, cause })?;
         }
-        Err(error) => Err(error.to_string()),
-    });
-    outcome.map_err(|cause| SinkError::Server { url: url.to_owned(), cause })
+        Ok(())
+    }
+
+    async fn post(&self, run: &Completed) -> Result<(), SinkError> {
+        let (agent, to) = (self.agent.clone(), self.url.clone());
+        let document = run.document(self.comment, self.script).to_string();
+        let posted = tokio::task::spawn_blocking(move || {
+            agent.post(&to).header("Content-Type", "application/json").send(document).map(|_| ())
+        });
+        let outcome = posted.await.map_err(|e| e.to_string()).and_then(|sent| match sent {
+            Ok(()) => Ok(()),
+            // The document is refused for what it is: again it would be no better.
+            Err(ureq::Error::StatusCode(code @ (400 | 413 | 422))) => {
+                tracing::error!(url = self.url, code, "the server refuses the record of a job: it is left out");
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        });
+        outcome.map_err(|cause| SinkError::Server { url: self.url.clone(), cause })
+    }
 }

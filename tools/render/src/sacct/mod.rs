@@ -9,9 +9,11 @@
 //! | [`units`] | amounts and times that something took |
 //! | [`usage`] | what tasks of steps used |
 //! | [`document`] | the same as JSON |
+//! | [`completed`] | records of job completion |
 //! | [`efficiency`] | used against asked for |
 
 pub mod choice;
+pub mod completed;
 pub mod document;
 pub mod efficiency;
 pub mod entry;

@@ -4,11 +4,13 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`options`] | what was typed and set |
+//! | [`completed`] | the records of job completion |
 //! | [`named`], [`window`] | jobs after `-j`; the time window |
 //! | [`used`] | `garrick efficiency` and `seff` |
 //!
 //! Which rows are shown and what stands in each field is in [`garrick_render::sacct`].
 
+pub mod completed;
 pub mod named;
 pub mod options;
 pub mod used;
@@ -75,9 +77,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Err(error) => return refuse(&error, &console),
     };
     if arguments.has("completion") {
-        // Nothing keeps records of job completion.
-        output::stderr(b"Slurm job completion is disabled\n");
-        return 1;
+        return completed::show(&request, arguments.value("file"), &console);
     }
     say_window(&request.choice, &asker, &console);
     let mut service = match Accounts::open(&console) {

@@ -26,7 +26,7 @@ use garrick_render::{
     sacct::{
         self,
         choice::{Choice, Flag, Limit},
-        fields,
+        completed, fields,
         state::{RecordState, StateError},
         units::{Unit, Units},
     },
@@ -58,7 +58,7 @@ pub static TABLE: Table = Table {
         option("env-vars", None, Arg::None, "the environments of the batch jobs after -j"),
         option("expand-patterns", None, Arg::None, "names of files with their patterns replaced"),
         inert("federation", None, Arg::None, "jobs of the federation", NO_FEDERATION),
-        unsupported("file", Some('f'), Arg::Required("file"), "read the records of job completion from this file"),
+        option("file", Some('f'), Arg::Required("file"), "with -c: the records of job completion in this file"),
         option(
             "flags",
             Some('F'),
@@ -431,20 +431,23 @@ fn format(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result
     if arguments.has("format") && arguments.has("long") {
         return Err(RequestError::FormatAndLong);
     }
+    // The records of job completion have fewer fields.
+    let of_completion = arguments.has("completion");
+    let (usual, long) = if of_completion { (completed::USUAL, completed::LONG) } else { (fields::USUAL, fields::LONG) };
     let asked: Vec<String> = arguments
         .options
         .iter()
         .filter_map(|given| match given.def.long {
             "format" => given.value.as_ref().map(|value| value.to_string_lossy().into_owned()),
             "brief" => Some(fields::BRIEF.to_owned()),
-            "long" => Some(fields::LONG.to_owned()),
+            "long" => Some(long.to_owned()),
             _ => None,
         })
         .collect();
     if !asked.is_empty() {
         return Ok(asked.join(","));
     }
-    Ok(env("SACCT_FORMAT").filter(|format| !format.is_empty()).unwrap_or_else(|| fields::USUAL.to_owned()))
+    Ok(env("SACCT_FORMAT").filter(|format| !format.is_empty()).unwrap_or_else(|| usual.to_owned()))
 }
 
 #[cfg(test)]

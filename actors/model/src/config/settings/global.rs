@@ -202,19 +202,35 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::own_way("JobAcctGatherType", NULL),
     Key::dropped("JobCheckpointDir"),
     Key::own_way("JobAcctGatherParams", NULL),
-    Key::not_yet("JobCompHost", "localhost"),
-    key!("JobCompLoc", "", completion.location: Text(NULL),
-        "where ended jobs are recorded: a text file, a program or the URL of a server"),
-    Key::honoured("JobCompParams", NULL, |c, text| Ok(c.completion.set_parameters(text)),
-        "what is sent to a server: `send_comment`, `send_script`")
+    Key::honoured("JobCompHost", "localhost", |c, text| c.completion.set_host(text).map(|()| None),
+        "host of the database server for ended jobs, or `unix:/PATH/OF/SOCKET`")
         .shown(Show::AsWritten),
-    Key::not_yet("JobCompPass", "").shown(Show::Hidden),
+    Key::honoured("JobCompLoc", "", |c, text| {
+        c.completion.location = values::optional(text);
+        Ok(None)
+    }, "where ended jobs are recorded: a text file, a program, the URL of a server, a file with properties for Kafka, or a \
+        database's name or URL")
+        .shown(Show::Value(|c| c.completion.shown_location())),
+    Key::honoured("JobCompParams", NULL, |c, text| c.completion.set_parameters(text),
+        "details of `JobCompType`: what is sent to a server, topics of Kafka, how many programs run at a time")
+        .shown(Show::AsWritten),
+    Key::honoured("JobCompPass", "", |c, text| {
+        c.completion.set_password(text);
+        Ok(None)
+    }, "the password for the database of ended jobs"),
     Key::not_yet("JobCompPassScript", "").shown(Show::Hidden),
-    Key::not_yet("JobCompPort", "0"),
-    Key::honoured("JobCompType", NULL, |c, text| Ok(c.completion.set_type(text)),
-        "how ended jobs are recorded: `filetxt`, `script`, `elasticsearch` or `none`, after `jobcomp/`")
+    Key::honoured("JobCompPort", "0", |c, text| c.completion.set_port(text).map(|()| None),
+        "port of the database server for ended jobs; 0: its usual one")
         .shown(Show::AsWritten),
-    Key::not_yet("JobCompUser", "root"),
+    Key::honoured("JobCompType", NULL, |c, text| c.completion.set_type(text).map(|()| None),
+        "how ended jobs are recorded: `filetxt`, `script`, `elasticsearch`, `kafka`, `lua`, `mysql`, `postgresql` or `none`, \
+        after `jobcomp/`")
+        .shown(Show::AsWritten),
+    Key::honoured("JobCompUser", "root", |c, text| {
+        c.completion.set_user(text);
+        Ok(None)
+    }, "who connects to the database of ended jobs")
+        .shown(Show::AsWritten),
     Key::not_yet("JobContainerType", "").shown(Show::Hidden),
     Key::own_way("JobCredentialPrivateKey", "").shown(Show::Hidden),
     Key::own_way("JobCredentialPublicCertificate", "").shown(Show::Hidden),
