@@ -41,8 +41,7 @@ async fn a_record_has_the_fields_of_slurms() {
     array.row.array_task = Some(ArrayTask { array_job: array.row.job, index: 4 });
     let (outcomes, text) = told(DUMP, &[completed(), array]).await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-    let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].starts_with("1|maple|") && lines[1].starts_with("2|maple|"), "{text}");
+    assert!(text.starts_with("1|maple|") && text.contains("\n2|maple|"), "{text}");
     for field in [
         "|array_task_id=4294967294.0|",
         "|comment=hi|",

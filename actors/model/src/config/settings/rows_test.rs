@@ -22,6 +22,7 @@ const SHOWN_ELSEWHERE: [&str; 10] = [
     "DefMemPerGPU",
     "DefMemPerNode",
     "GresTypes",
+    "JobCompPass",
     "MaxMemPerCPU",
     "MaxMemPerNode",
     "PrologEpilogTimeout",
