@@ -14,7 +14,7 @@ use crate::testing::assert_page;
 use std::{collections::BTreeSet, fmt::Write as _};
 
 /// Honoured, and shown with another key or not at all.
-const SHOWN_ELSEWHERE: [&str; 10] = [
+const SHOWN_ELSEWHERE: [&str; 11] = [
     "ControlAddr",
     "ControlMachine",
     "DefCpuPerGPU",
