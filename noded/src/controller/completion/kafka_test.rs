@@ -83,7 +83,7 @@ async fn while_the_broker_is_away_nothing_counts_as_written() {
     let (broker, place) = (broker(), folder());
     let servers = broker.bootstrap_servers();
     // The library gives up soon, which is what the site says in its file.
-    let properties = format!("bootstrap.servers={servers}\nmessage.timeout.ms=200\nlog_level=2\n");
+    let properties = format!("bootstrap.servers={servers}\nmessage.timeout.ms=3000\nlog_level=2\n");
     let kafka = kafka(&place, &properties, KafkaSettings::default());
     broker.broker_down(-1).unwrap();
     let away = kafka.send([run(1), run(2)].iter()).await;
