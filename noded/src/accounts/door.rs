@@ -18,7 +18,7 @@ use garrick_accounts::{
 };
 use garrick_daemon::links::{caller_of, traced};
 use garrick_frame::LinkKind;
-use garrick_kernel::{inventory, users};
+use garrick_kernel::users;
 use garrick_model::{
     config::{PrivateKind, slurmdbd::DbdConfig, storage::Storage},
     entities::{Entities, names::AdminLevel},
@@ -57,6 +57,8 @@ pub struct World {
     pub believed: Arc<[u32]>,
     /// This host.
     pub host: Arc<str>,
+    /// It is that of `DbdBackupHost`.
+    pub is_backup: bool,
     /// Commands that are connected.
     pub guests: Guests,
     /// For questions that are being answered.
@@ -392,11 +394,8 @@ impl World {
     }
 
     fn here(&self) -> AccountsReply {
-        let backup = self.settings.backup.as_deref().map(inventory::short_hostname);
-        let is_backup =
-            inventory::short_hostname(&self.settings.host) != *self.host && backup.as_deref() == Some(&*self.host);
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        AccountsReply::Here { version, host: self.host.to_string(), backup: is_backup }
+        AccountsReply::Here { version, host: self.host.to_string(), backup: self.is_backup }
     }
 
     /// A turn, of the user's and of all; `None`: the service ends.

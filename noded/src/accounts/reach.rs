@@ -11,6 +11,7 @@ use garrick_transport::{
     enrol_with_shared_key, identity::ExpectPeer,
 };
 use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket},
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
@@ -81,25 +82,32 @@ enum Place {
     Door(Vec<PathBuf>),
     /// On another.
     Far(Far),
+    /// At an address or alias that this host had when this process started: at its door, or, where the address has moved on since,
+    /// wherever it is now.
+    Either(Vec<PathBuf>, Far),
 }
 
 impl Accounting {
     /// That of a cluster, for its controller.
     pub fn of(cluster: &Cluster) -> Self {
-        let place = |(host, address): (&str, String)| match is_here(host) || cluster.home.is_some() {
-            true => {
-                let doors = cluster.controller_doors().into_iter();
-                Place::Door(doors.map(|door| door.with_file_name(doors::ACCOUNTING)).collect())
-            }
-            false => Place::Far(Far {
-                address,
-                cluster: cluster.config.cluster_name.clone(),
-                own: cluster.config.state_save_location.join("accounting"),
-                folder: cluster.config.state_save_location.join("accounting").join(host),
-                key: cluster.config.path.with_file_name(KEY_FILE),
-                endpoint: Mutex::default(),
-                enrolling: tokio::sync::Mutex::default(),
-            }),
+        let doors = || {
+            let doors = cluster.controller_doors().into_iter();
+            doors.map(|door| door.with_file_name(doors::ACCOUNTING)).collect()
+        };
+        let far = |host: &str, address: String| Far {
+            address,
+            cluster: cluster.config.cluster_name.clone(),
+            own: cluster.config.state_save_location.join("accounting"),
+            folder: cluster.config.state_save_location.join("accounting").join(host),
+            key: cluster.config.path.with_file_name(KEY_FILE),
+            endpoint: Mutex::default(),
+            enrolling: tokio::sync::Mutex::default(),
+        };
+        let place = |(host, address): (&str, String)| match whereabouts(host) {
+            _ if cluster.home.is_some() => Place::Door(doors()),
+            Whereabouts::Here => Place::Door(doors()),
+            Whereabouts::Alias => Place::Either(doors(), far(host, address)),
+            Whereabouts::Elsewhere => Place::Far(far(host, address)),
         };
         let places = cluster.config.accounting_places().into_iter().map(place).collect();
         Self { believed: cluster.believed().into(), places, answered: Arc::default() }
@@ -115,7 +123,11 @@ impl Accounting {
         for at in (first..first + count).map(|at| at % count) {
             let reached = match &self.places[at] {
                 Place::Door(doors) => self.knock(doors, link).await,
-                Place::Far(far) => far.connect(link).await.map(|connection| Reached::Far(Box::new(connection))),
+                Place::Far(far) => far.reach(link).await,
+                Place::Either(doors, far) => match self.knock(doors, link).await {
+                    Err(ReachError::Absent) => far.reach_elsewhere(link).await,
+                    reached => reached,
+                },
             };
             match reached {
                 Ok(reached) => {
@@ -152,14 +164,50 @@ impl Accounting {
     }
 }
 
-/// A host that is this one.
-fn is_here(host: &str) -> bool {
+/// Which host a name or address means, as seen from this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whereabouts {
+    /// This one, by its own name.
+    Here,
+    /// This one now, by an address that it has, or a name that leads to one.
+    Alias,
+    /// Another one, or one that is not known.
+    Elsewhere,
+}
+
+/// Where that host is. The name service may be asked, and may take its time.
+fn whereabouts(host: &str) -> Whereabouts {
     let own = inventory::hostname().unwrap_or_default();
-    let is_address = host.parse::<std::net::IpAddr>().is_ok();
-    host == "localhost"
-        || host.starts_with("127.")
-        || host == "::1"
-        || !is_address && inventory::short_hostname(host) == own
+    let address = host.parse::<IpAddr>();
+    let is_named_here = address.is_err() && (host == "localhost" || inventory::short_hostname(host) == own);
+    if is_named_here || address.as_ref().is_ok_and(IpAddr::is_loopback) {
+        return Whereabouts::Here;
+    }
+    let is_own = match address {
+        Ok(address) => is_own(address),
+        Err(_) => (host, 0).to_socket_addrs().is_ok_and(|mut found| found.any(|at| is_own(at.ip()))),
+    };
+    if is_own { Whereabouts::Alias } else { Whereabouts::Elsewhere }
+}
+
+/// Does that name or address mean this host?
+pub(super) fn is_here(host: &str) -> bool {
+    whereabouts(host) != Whereabouts::Elsewhere
+}
+
+/// Is it an address of this host? What this host sends to one of its own comes from that address. Nothing is sent for that.
+fn is_own(address: IpAddr) -> bool {
+    const DISCARD: u16 = 9;
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let from = || {
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect(SocketAddr::from((address, DISCARD)))?;
+        socket.local_addr()
+    };
+    !address.is_unspecified() && !address.is_multicast() && from().is_ok_and(|from| from.ip() == address)
 }
 
 /// A service on another host.
@@ -179,6 +227,19 @@ struct Far {
 }
 
 impl Far {
+    async fn reach(&self, link: LinkKind) -> Result<Reached, ReachError> {
+        self.connect(link).await.map(|connection| Reached::Far(Box::new(connection)))
+    }
+
+    /// The same, where nobody serves at the door of this host, whose address it has.
+    async fn reach_elsewhere(&self, link: LinkKind) -> Result<Reached, ReachError> {
+        match self.reach(link).await {
+            // It was never meant to be anywhere else.
+            Err(ReachError::NoKey { .. }) => Err(ReachError::Absent),
+            reached => reached,
+        }
+    }
+
     async fn connect(&self, link: LinkKind) -> Result<Connection, ReachError> {
         let expect = ExpectPeer::accounting();
         let endpoint = self.endpoint().await?;
@@ -241,13 +302,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_has_several_names() {
+    fn this_host_has_several_names_and_addresses() {
         let own = inventory::hostname().unwrap_or_default();
-        for host in ["localhost", "127.0.0.1", "::1", &own, &format!("{own}.example.org")] {
-            assert!(is_here(host), "{host}");
+        for host in ["localhost", "127.0.0.1", "127.3.2.1", "::1", &own, &format!("{own}.example.org")] {
+            assert_eq!(whereabouts(host), Whereabouts::Here, "{host}");
         }
-        for host in ["10.77.0.4", "db1.example.org", "fe80::1"] {
-            assert!(!is_here(host), "{host}");
+        // Of addresses that are kept for documentation, and of none.
+        for host in ["192.0.2.4", "2001:db8::7", "db1.example.invalid", "0.0.0.0", "224.0.0.1"] {
+            assert_eq!(whereabouts(host), Whereabouts::Elsewhere, "{host}");
         }
+        assert!(is_own(Ipv4Addr::new(127, 0, 0, 9).into()) && !is_own(Ipv4Addr::new(192, 0, 2, 4).into()));
     }
 }

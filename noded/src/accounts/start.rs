@@ -4,6 +4,7 @@
 use super::{
     door::{self, World},
     network::{self, NetworkError},
+    reach::is_here,
     records::Clockwork,
 };
 use crate::{background::Background, daemon::place::Cluster, guests::Guests};
@@ -138,6 +139,8 @@ struct Service {
     door: PathBuf,
     believed: Vec<u32>,
     host: String,
+    /// It is that of `DbdBackupHost`.
+    is_backup: bool,
     /// A part of an embedded cluster, which nobody else reaches.
     embedded: bool,
 }
@@ -161,6 +164,7 @@ impl Service {
             settings: Arc::new(self.settings.clone()),
             believed: self.believed.clone().into(),
             host: self.host.clone().into(),
+            is_backup: self.is_backup,
             guests: Guests::with_most(OF_USER),
             turns: Arc::new(Semaphore::new(ANSWERING)),
             of_users: Arc::default(),
@@ -226,8 +230,10 @@ impl Service {
 pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<Background, AccountsStartError> {
     let arbiter = Arbiter::new();
     let (started, is_started) = oneshot::channel::<Result<(), AccountsStartError>>();
+    let is_backup = settings.backup.as_deref().is_some_and(is_here) && !is_here(&settings.host);
     let service = Service {
         settings,
+        is_backup,
         door: cluster.doors.join(doors::ACCOUNTING),
         believed: cluster.believed(),
         host: inventory::hostname().unwrap_or_else(|_| "localhost".into()),
