@@ -1,7 +1,8 @@
 //! The port of the service (`DbdPort`), for controllers of other hosts. Whoever connects shows a certificate of the service's own
 //! authority, which is made for controllers only: one gets it for the name of its cluster when it proves that it has the site's key
 //! file, and then the name is bound to its key. So a cluster's controller feeds rows of its cluster only, another one cannot take its
-//! name, and certificates of nodes, which are of their clusters' authorities, are worth nothing here.
+//! name, and certificates of nodes, which are of their clusters' authorities, are worth nothing here. The binding holds as long as its
+//! line is there: without it the cluster's connections end, and its certificate, which may be valid for years, opens none.
 
 use super::door::{Feeder, World, asker_of};
 use crate::daemon::reset_key;
@@ -11,17 +12,21 @@ use garrick_kernel::{
     files::{self, FileError},
     inventory,
 };
-use garrick_model::config::slurmdbd::DbdConfig;
+use garrick_model::{config::slurmdbd::DbdConfig, entities::Entities};
 use garrick_transport::{
     CertAuthority, Connection, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, LinkError, Role,
     Sparing, any_address,
     identity::{hex, is_name},
 };
 use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
+use tokio::sync::watch;
 
 /// The cluster of which the service's certificates are: its name is not one of a cluster.
 const SITE: &str = "accounting";
@@ -29,6 +34,8 @@ const SITE: &str = "accounting";
 const MOST_CLUSTERS: usize = 1000;
 /// How often it is looked whether the service's own certificate ends.
 const LOOK: Duration = Duration::from_secs(3600);
+/// How often it is looked whether an administrator changed the names of clusters.
+const LOOK_AT_NAMES: Duration = Duration::from_secs(1);
 
 /// The port could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +53,7 @@ pub struct Port {
     endpoint: Endpoint,
     authority: Arc<CertAuthority>,
     folder: PathBuf,
+    names: Arc<Names>,
 }
 
 /// Opens the port, where the site has a key file, or controllers were enrolled before.
@@ -67,16 +75,17 @@ pub fn open(settings: &DbdConfig) -> Result<Option<Port>, NetworkError> {
         Ok(identity) if identity.renew_at() > SystemTime::now() => identity,
         _ => enrol(&authority, &folder)?,
     };
-    let names = Names { path: keys.join("clusters"), changing: Mutex::default() };
+    let names = Arc::new(Names::kept_in(&keys));
+    let claimed = Arc::clone(&names);
     let join = JoinServer::new(Arc::clone(&authority))?
         .with_role(Role::Controller)
         .with_shared_key(&key_file)
-        .with_keys(move |cluster, key| names.claim(cluster, key));
+        .with_keys(move |cluster, key| claimed.claim(cluster, key));
     let options =
         EndpointOptions { join: Some(Arc::new(join)), reset_key: reset_key::kept(&keys), ..EndpointOptions::default() };
     let endpoint = Endpoint::bind_with(any_address(settings.port), identity, options)?;
     tracing::info!(address = %endpoint.local_addr(), keys = %keys.display(), "controllers of other hosts are served");
-    Ok(Some(Port { endpoint, authority, folder }))
+    Ok(Some(Port { endpoint, authority, folder, names }))
 }
 
 fn enrol(authority: &CertAuthority, folder: &Path) -> Result<Arc<IdentityStore>, IdentityError> {
@@ -88,12 +97,15 @@ impl Port {
     /// Serves until the port is closed.
     pub async fn serve(self, world: World) {
         let (identity, authority, folder) = (Arc::clone(self.endpoint.identity()), self.authority, self.folder);
+        let names = self.names;
         actix_rt::spawn(keep_valid(identity, authority, folder));
+        actix_rt::spawn(forget_deleted(Arc::clone(&names), world.store.watch_entities()));
+        actix_rt::spawn(look_at_names(Arc::clone(&names)));
         while let Some(arrived) = self.endpoint.accept().await {
             match arrived {
                 Ok(connection) => {
-                    let world = world.clone();
-                    actix_rt::spawn(async move { converse(connection, &world).await });
+                    let (world, names) = (world.clone(), Arc::clone(&names));
+                    actix_rt::spawn(async move { admit(connection, &names, &world).await });
                 }
                 Err(error) => {
                     static TURNED_AWAY: Sparing = Sparing::new();
@@ -115,6 +127,67 @@ async fn keep_valid(identity: Arc<IdentityStore>, authority: Arc<CertAuthority>,
         {
             tracing::error!(%error, "the certificate of accounting is not renewed");
         }
+    }
+}
+
+/// Notices what an administrator does to the file of names.
+async fn look_at_names(names: Arc<Names>) {
+    let mut seen = names.mark();
+    loop {
+        tokio::time::sleep(LOOK_AT_NAMES).await;
+        let now = names.mark();
+        if now != seen {
+            seen = now;
+            names.look();
+        }
+    }
+}
+
+/// The names of clusters that are deleted (`sacctmgr delete cluster`) are free again.
+async fn forget_deleted(names: Arc<Names>, mut entities: watch::Receiver<Arc<Entities>>) {
+    let mut known = living(&entities.borrow_and_update());
+    // It may have ended between the two.
+    let deleted = |entities: &Entities| {
+        let deleted = entities.clusters.values().filter(|cluster| cluster.deleted);
+        deleted.map(|cluster| cluster.name.clone()).collect::<BTreeSet<_>>()
+    };
+    names.release(&deleted(&entities.borrow()));
+    while entities.changed().await.is_ok() {
+        let now = living(&entities.borrow_and_update());
+        names.release(&known.difference(&now).cloned().collect());
+        known = now;
+    }
+}
+
+fn living(entities: &Entities) -> BTreeSet<String> {
+    let living = entities.clusters.values().filter(|cluster| !cluster.deleted);
+    living.map(|cluster| cluster.name.clone()).collect()
+}
+
+/// Converses with a controller as long as its cluster's name is bound to its key.
+async fn admit(connection: Connection, names: &Names, world: &World) {
+    let (name, handle) = (connection.peer.name.clone(), connection.handle());
+    if connection.peer.role != Role::Controller {
+        return converse(connection, world).await;
+    }
+    let key = match connection.peer_key() {
+        Ok(key) => hex(&key),
+        Err(error) => return tracing::warn!(%error, "a controller's key is not known"),
+    };
+    names.look();
+    tokio::select! {
+        biased;
+        () = names.until_released(&name, &key) => {
+            static NOT_ENROLLED: Sparing = Sparing::new();
+            if let Some(left_out) = NOT_ENROLLED.due(Instant::now()) {
+                tracing::warn!(cluster = name, key, left_out, "a controller's key is not, or no more, that of its cluster");
+            }
+            handle.close(&format!(
+                "cluster {name} is not enrolled with this controller's key. To enrol it again, remove the folder accounting in its \
+                 StateSaveLocation and start slurmctld anew"
+            ));
+        }
+        () = converse(connection, world) => {}
     }
 }
 
@@ -146,47 +219,123 @@ async fn converse(mut connection: Connection, world: &World) {
     }
 }
 
+/// Names of clusters, and the keys that they are bound to, in hexadecimal.
+type Bound = BTreeMap<String, String>;
+
+/// What tells one state of a file from another.
+type Mark = Option<(u64, i64, i64, u64)>;
+
 /// Which cluster's name is bound to which controller's key: a line for each, with the key's SHA-256. An administrator removes the line
-/// of a cluster whose controller lost its key.
+/// of a cluster whose controller lost its key, or shall not come any more.
 struct Names {
     path: PathBuf,
     changing: Mutex<()>,
+    /// As the file had them when it was last looked at.
+    bound: watch::Sender<Bound>,
 }
 
 impl Names {
+    fn kept_in(keys: &Path) -> Self {
+        let names = Self { path: keys.join("clusters"), changing: Mutex::default(), bound: watch::Sender::default() };
+        names.look();
+        names
+    }
+
     /// Binds a name that is free; one that is bound is only its key's.
     fn claim(&self, cluster: &str, key: &[u8; 32]) -> Result<(), String> {
         if !is_name(cluster) || cluster.chars().any(char::is_uppercase) {
             return Err("that is no name of a cluster".to_owned());
         }
+        let key = hex(key);
+        self.change(|bound| match bound.get(cluster) {
+            Some(of) if *of == key => Ok(()),
+            Some(_) => Err(format!(
+                "cluster {cluster} is that of another controller. If that one lost its key, remove the cluster's line from {} on the \
+                 service's host",
+                self.path.display()
+            )),
+            None if bound.len() >= MOST_CLUSTERS => Err(format!("{MOST_CLUSTERS} clusters are there already")),
+            None => {
+                tracing::info!(cluster, key, "a cluster is enrolled");
+                bound.insert(cluster.to_owned(), key.clone());
+                Ok(())
+            }
+        })
+    }
+
+    /// These names are free again.
+    fn release(&self, clusters: &BTreeSet<String>) {
+        if clusters.is_empty() {
+            return;
+        }
+        let released = self.change(|bound| {
+            for cluster in clusters.iter().filter(|cluster| bound.contains_key(*cluster)) {
+                tracing::info!(cluster, "a cluster was deleted: its controller is not let in any more");
+            }
+            bound.retain(|name, _| !clusters.contains(name));
+            Ok(())
+        });
+        // The log has it.
+        drop(released);
+    }
+
+    /// Changes the file, and whoever waits for that hears of it.
+    fn change(&self, change: impl FnOnce(&mut Bound) -> Result<(), String>) -> Result<(), String> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: FileError| {
             tracing::error!(%error, "the names of clusters");
             "the service cannot read or write the names of its clusters (see its log)".to_owned()
         };
-        let text = files::read_if_there(&self.path).map_err(failed)?.unwrap_or_default();
-        let mut text = String::from_utf8_lossy(&text).into_owned();
-        let bound: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once(' ')).collect();
-        let key = hex(key);
-        match bound.iter().find(|(name, _)| *name == cluster) {
-            Some((_, of)) if of.trim() == key => return Ok(()),
-            Some(_) => {
-                return Err(format!(
-                    "cluster {cluster} is that of another controller. If that one lost its key, remove the cluster's line from {} on \
-                     the service's host",
-                    self.path.display()
-                ));
-            }
-            None if bound.len() >= MOST_CLUSTERS => return Err(format!("{MOST_CLUSTERS} clusters are there already")),
-            None => {}
+        let before = self.read().map_err(failed)?;
+        let mut bound = before.clone();
+        change(&mut bound)?;
+        if bound != before {
+            let text: String = bound.iter().map(|(name, key)| format!("{name} {key}\n")).collect();
+            files::write_atomically(&self.path, text.as_bytes(), 0o600).map_err(failed)?;
         }
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text.push_str(&format!("{cluster} {key}\n"));
-        files::replace_for_good(&self.path, text.as_bytes(), 0o600).map_err(failed)?;
-        tracing::info!(cluster, key, "a cluster was enrolled");
+        self.tell(bound);
         Ok(())
+    }
+
+    fn read(&self) -> Result<Bound, FileError> {
+        let text = files::read_if_there(&self.path)?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let bound = text.lines().filter_map(|line| line.trim().split_once(' '));
+        Ok(bound.map(|(name, key)| (name.to_owned(), key.trim().to_owned())).collect())
+    }
+
+    /// Looks at the file. What was known stays where it cannot be read.
+    fn look(&self) {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.read() {
+            Ok(bound) => self.tell(bound),
+            Err(error) => tracing::error!(%error, "the names of clusters"),
+        }
+    }
+
+    fn tell(&self, bound: Bound) {
+        self.bound.send_if_modified(|known| {
+            let is_other = *known != bound;
+            *known = bound;
+            is_other
+        });
+    }
+
+    /// Changes with the file.
+    fn mark(&self) -> Mark {
+        match fs::metadata(&self.path) {
+            Ok(found) => Some((found.ino(), found.mtime(), found.mtime_nsec(), found.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // It is looked at, and that says why it cannot be read.
+            Err(_) => Some((0, 0, 0, 0)),
+        }
+    }
+
+    /// Waits until that name is not, or not any more, bound to that key.
+    async fn until_released(&self, cluster: &str, key: &str) {
+        let mut bound = self.bound.subscribe();
+        // Its sender is this.
+        let _ = bound.wait_for(|bound| bound.get(cluster).is_none_or(|of| of != key)).await;
     }
 }
 
@@ -199,16 +348,45 @@ mod tests {
     #[test]
     fn a_clusters_name_is_its_first_controllers() {
         let dir = Scratch::new("cluster-names");
-        let names = Names { path: dir.join("clusters"), changing: Mutex::default() };
+        let names = Names::kept_in(&dir);
         names.claim("maple", &[1; 32]).unwrap();
         names.claim("birch", &[2; 32]).unwrap();
         names.claim("maple", &[1; 32]).unwrap();
         let refused = names.claim("maple", &[3; 32]).unwrap_err();
         assert!(refused.starts_with("cluster maple is that of another controller"), "{refused}");
         let text = std::fs::read_to_string(dir.join("clusters")).unwrap();
-        assert_eq!(text, format!("maple {}\nbirch {}\n", "01".repeat(32), "02".repeat(32)));
+        assert_eq!(text, format!("birch {}\nmaple {}\n", "02".repeat(32), "01".repeat(32)));
         std::fs::write(dir.join("clusters"), format!("birch {}\n", "02".repeat(32))).unwrap();
         names.claim("maple", &[3; 32]).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_released_is_noticed() {
+        let dir = Scratch::new("cluster-names-released");
+        let names = Names::kept_in(&dir);
+        let (old, new) = (hex(&[1; 32]), hex(&[3; 32]));
+        names.until_released("maple", &old).await;
+        names.claim("maple", &[1; 32]).unwrap();
+        let released = names.until_released("maple", &old);
+        tokio::pin!(released);
+        assert!(is_pending(&mut released).await, "it is bound");
+        // By hand, and for a controller that came anew.
+        let before = names.mark();
+        std::fs::write(dir.join("clusters"), format!("maple {new}\n")).unwrap();
+        assert_ne!(names.mark(), before);
+        names.look();
+        released.await;
+        let released = names.until_released("maple", &new);
+        tokio::pin!(released);
+        assert!(is_pending(&mut released).await);
+        names.release(&["maple".to_owned()].into());
+        released.await;
+        assert_eq!(std::fs::read_to_string(dir.join("clusters")).unwrap(), "");
+    }
+
+    /// Polls it once.
+    async fn is_pending(future: &mut (impl Future<Output = ()> + Unpin)) -> bool {
+        std::future::poll_fn(|context| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())).await
     }
 
     #[tokio::test]
@@ -236,7 +414,11 @@ mod tests {
         let (connected, came) =
             tokio::join!(controller.connect(&address, link, "test", &expect), port.endpoint.accept());
         connected.unwrap();
-        assert_eq!(came.unwrap().unwrap().peer.to_string(), "controller maple of cluster accounting");
+        let came = came.unwrap().unwrap();
+        assert_eq!(came.peer.to_string(), "controller maple of cluster accounting");
+        // It is known by the key that it enrolled with.
+        let bound = std::fs::read_to_string(settings.keys_folder().join("clusters")).unwrap();
+        assert_eq!(bound, format!("maple {}\n", hex(&came.peer_key().unwrap())));
 
         // A node and a controller of a cluster whose own authority calls itself the same.
         let other = CertAuthority::create(&dir.join("ca"), SITE).unwrap();

@@ -385,6 +385,32 @@ fn impostors_are_neither_fed_nor_feed() {
     site.kill("acct");
     site.daemon("acct", "slurmdbd", "maple");
     site.submit(ALICE, "a", "true");
-    site.await_jobs(ALICE, "a", &[], &["maple|true|COMPLETED", "maple|true|COMPLETED"]);
+    let both = ["maple|true|COMPLETED", "maple|true|COMPLETED"];
+    site.await_jobs(ALICE, "a", &[], &both);
+
+    // A cluster whose line is gone is shut out at once, with a certificate that is valid for years; the other one is not.
+    let clusters = site.work.join("acct/network/clusters");
+    let text = std::fs::read_to_string(&clusters).unwrap();
+    let others: String = text.lines().filter(|line| !line.starts_with("maple ")).map(|line| format!("{line}\n")).collect();
+    assert_ne!(others, text);
+    std::fs::write(&clusters, others).unwrap();
+    let told = "cluster maple is not enrolled with this controller's key";
+    site.await_that("it is shut out", || site.logged("ctl", told) > 0);
+    site.await_that("its commands are too", || site.run(ALICE, "a", "sacct", &[]).code == 1);
+    site.await_jobs(0, "oak", &["-M", "maple"], &both);
+    // By sacctmgr it is the same.
+    site.run(0, "ctl", "scontrol", &["shutdown", "slurmctld"]).ok();
+    site.await_that("it has ended", || site.run(0, "ctl", "squeue", &["-h"]).code != 0);
+    site.kill("ctl");
+    std::fs::remove_dir_all(site.work.join("maple/state/accounting")).unwrap();
+    site.daemon("ctl", "slurmctld", "maple");
+    site.await_jobs(ALICE, "a", &[], &both);
+    let before = site.logged("ctl", told);
+    site.run(0, "oak", "sacctmgr", &["-i", "delete", "cluster", "maple"]).ok();
+    site.await_that("it is shut out again", || site.logged("ctl", told) > before);
+    site.kill("ctl");
+    std::fs::remove_dir_all(site.work.join("maple/state/accounting")).unwrap();
+    site.daemon("ctl", "slurmctld", "maple");
+    site.await_jobs(ALICE, "a", &[], &both);
     site.end();
 }

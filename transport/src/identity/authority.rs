@@ -404,6 +404,12 @@ pub(crate) fn key_of_request(request: &[u8]) -> Result<[u8; 32], IdentityError> 
     Ok(Sha256::digest(asked.public_key.der_bytes()).into())
 }
 
+/// SHA-256 of the public key in a certificate (DER): that of the request for which it was made.
+pub(crate) fn key_of_certificate(der: &[u8]) -> Result<[u8; 32], IdentityError> {
+    let (_, certificate) = X509Certificate::from_der(der).map_err(|e| invalid("certificate", e))?;
+    Ok(Sha256::digest(&certificate.public_key().subject_public_key.data).into())
+}
+
 /// SHA-256 of a certificate in DER.
 pub fn fingerprint(certificate: &[u8]) -> [u8; 32] {
     Sha256::digest(certificate).into()

@@ -19,6 +19,7 @@ mod register;
 pub mod signing;
 pub mod store;
 
+pub(crate) use authority::key_of_certificate;
 pub use authority::{CertAuthority, Rotation, fingerprint, hex, request_for};
 pub use keep::{Change, Keep, KeepError};
 pub use peer::{ExpectPeer, PeerIdentity, Role, is_name};

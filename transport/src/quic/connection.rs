@@ -1,9 +1,13 @@
 //! A connection between two authenticated processes.
 
-use super::{bulk::BulkStream, greeting::Greeted};
+use super::{
+    bulk::BulkStream,
+    greeting::{Greeted, shown_certificates},
+};
 use crate::{
+    Whose,
     error::{LinkError, close_code, from_connection},
-    identity::PeerIdentity,
+    identity::{IdentityError, PeerIdentity, key_of_certificate},
     link::{Lane, Receiver, Sender, over_classes},
 };
 use garrick_frame::{FrameError, LinkKind, codec::PREFIX, decode_body, encode, limits};
@@ -55,6 +59,18 @@ impl Connection {
     pub fn split<Out, In>(&mut self) -> (Sender<Out>, Receiver<In>) {
         let (sending, lanes) = self.streams.take().expect("split is called once for a connection");
         over_classes(self.handle.connection.clone(), sending, lanes, Arc::clone(&self.handle.name))
+    }
+
+    /// SHA-256 of the public key in the peer's certificate: the one that a [`JoinServer`](crate::JoinServer) was asked about when
+    /// it was made.
+    ///
+    /// # Errors
+    /// The certificate cannot be read.
+    pub fn peer_key(&self) -> Result<[u8; 32], LinkError> {
+        let peer = || self.handle.name.to_string();
+        let shown = shown_certificates(&self.handle.connection).ok_or_else(|| LinkError::NoCertificate { peer: peer() })?;
+        let bad = |e: IdentityError| LinkError::BadCertificate { peer: peer(), whose: Whose::Peers, cause: e.to_string() };
+        key_of_certificate(&shown[0]).map_err(bad)
     }
 
     /// For bulk streams and closing, wherever the ends have gone.
