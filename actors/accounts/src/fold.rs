@@ -25,6 +25,9 @@ impl JobRow {
 
     /// Applies an event of its job. Returns the row of the job's next run, if one follows.
     pub fn apply(&mut self, event: &JobEvent) -> Option<Self> {
+        if let Some(run) = run_of(event).filter(|run| *run != self.sluid) {
+            return self.unheard_of(run, event);
+        }
         match event {
             JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => return self.summed_up(record),
             JobEvent::Requeued { sluid, begin, .. } => return self.requeued(*sluid, *begin),
@@ -81,7 +84,24 @@ impl JobRow {
             return None;
         }
         self.requeued = true;
-        Some(Self {
+        Some(self.next(sluid, begin))
+    }
+
+    /// Another run than this row's began or ended. A newer one has a row of its own, though the end of this one and the requeue were
+    /// not heard of (slurm.conf(5), `MaxDBDMsgs`).
+    fn unheard_of(&mut self, run: Sluid, event: &JobEvent) -> Option<Self> {
+        if run < self.sluid {
+            return None;
+        }
+        self.requeued = true;
+        let mut next = self.next(run, None);
+        next.apply(event);
+        Some(next)
+    }
+
+    /// The row of the run that follows this one.
+    fn next(&self, sluid: Sluid, begin: Option<Timestamp>) -> Self {
+        Self {
             sluid,
             partition: None,
             reservation: None,
@@ -106,7 +126,7 @@ impl JobRow {
             node_indices: Vec::new(),
             booting: Vec::new(),
             ..self.clone()
-        })
+        }
     }
 
     fn take_task(&mut self, index: u32) {
@@ -184,6 +204,15 @@ impl JobRow {
         let mut spec = JobSpec { qos: self.qos.take(), wckey: self.wckey.take(), ..JobSpec::default() };
         change.request.apply(&mut spec);
         (self.qos, self.wckey) = (spec.qos, spec.wckey);
+    }
+}
+
+/// The run that an event says to be about.
+fn run_of(event: &JobEvent) -> Option<Sluid> {
+    match event {
+        JobEvent::Allocated(run) => run.sluid,
+        JobEvent::Ended(end) => end.sluid,
+        _ => None,
     }
 }
 

@@ -45,7 +45,7 @@ fn run(at: Timestamp, booting: bool) -> Run {
 fn end(state: JobState, at: Timestamp, then: Afterwards) -> End {
     let exit = ExitStatus { code: 3, signal: None };
     let cause = Some("no such file".to_owned());
-    End { state, reason: Reason::NonZeroExitCode, exit, derived: exit, at, then, cause, by: None }
+    End { state, reason: Reason::NonZeroExitCode, exit, derived: exit, at, then, cause, by: None, sluid: None }
 }
 
 /// An event of the kind of that number, at a time. Whether it is legal is found out by the record.
@@ -186,4 +186,29 @@ fn what_a_controller_says_of_a_repaired_job_holds() {
     assert!(waiting.repair(true));
     waiting.apply(&JobEvent::Allocated(Box::new(run(at(6_000), false))));
     assert_eq!((waiting.state, waiting.start, waiting.end), (JobState::Running, Some(at(6_000)), None));
+}
+
+/// What came between was given up: `MaxDBDMsgs`.
+#[test]
+fn the_end_of_a_later_run_is_not_that_of_this_one() {
+    let mut row = JobRow::of("c", &job_record());
+    let (first, next) = (row.sluid, Sluid(row.sluid.0 + 1));
+    let begun = |sluid, at| JobEvent::Allocated(Box::new(Run { sluid: Some(sluid), ..run(Timestamp(at), false) }));
+    let over = |sluid, at| {
+        JobEvent::Ended(End { sluid: Some(sluid), ..end(JobState::Failed, Timestamp(at), Afterwards::Over) })
+    };
+    assert_eq!(row.apply(&begun(first, 10)), None);
+    let known = row.clone();
+    // Its end and the requeue were not heard of, and neither was the beginning of the next one.
+    let ended = row.apply(&over(next, 90)).unwrap();
+    assert_eq!(row, JobRow { requeued: true, ..known.clone() });
+    assert_eq!((ended.sluid, ended.start, ended.end, ended.restarts), (next, None, Some(Timestamp(90)), 1));
+    let mut row = known;
+    let mut began = row.apply(&begun(next, 50)).unwrap();
+    assert_eq!((began.state, began.start, row.end), (JobState::Running, Some(Timestamp(50)), None));
+    assert_eq!(began.apply(&over(next, 90)), None);
+    assert_eq!((began.state, began.end), (JobState::Failed, Some(Timestamp(90))));
+    // What comes late, of an earlier one.
+    let before = began.clone();
+    assert_eq!((began.apply(&over(first, 99)), began), (None, before));
 }

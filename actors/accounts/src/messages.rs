@@ -81,6 +81,12 @@ pub enum Feed {
         /// What the nodes have that the events are about: amounts by the name of a TRES.
         #[serde(default)]
         nodes: BTreeMap<String, BTreeMap<String, u64>>,
+        /// No jobs are recorded any more (`AccountingStorageEnforce=nojobs`): only what becomes of those that are is.
+        #[serde(default)]
+        no_new_jobs: bool,
+        /// Names of all reservations that there are, where some of the log was left out: others have been deleted.
+        #[serde(default)]
+        reservations: Option<Vec<String>>,
     },
 }
 

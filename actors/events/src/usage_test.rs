@@ -73,6 +73,7 @@ fn run(user: &str, cpus: u32, billing: u64, factor: f64, start: Timestamp) -> Ru
         awaits_prolog: false,
         awaits_epilog: false,
         charge: Some(Arc::new(charge)),
+        sluid: None,
     }
 }
 

@@ -151,6 +151,7 @@ impl JobCore {
                     then: Afterwards::Over,
                     cause: None,
                     by,
+                    sluid: None,
                 },
             );
             self.split_off(index, record, None, turn);

@@ -98,6 +98,7 @@ impl JobCore {
             then: Afterwards::Over,
             cause: None,
             by: None,
+            sluid: None,
         }
     }
 
@@ -143,7 +144,7 @@ impl JobCore {
         let Some(ending) = run.ending.clone().filter(|_| !run.booting.is_empty()) else { return };
         let (exit, at) = (ExitStatus::SUCCESS, turn.now);
         let Ending { state, reason, then, .. } = ending;
-        self.end(End { state, reason, exit, derived: exit, at, then, cause: None, by: None }, turn);
+        self.end(End { state, reason, exit, derived: exit, at, then, cause: None, by: None, sluid: None }, turn);
     }
 
     /// Sends the requested end to the batch host, and shows the nodes as completing; a run that was launched nowhere ends at once.

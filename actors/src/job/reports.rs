@@ -52,7 +52,7 @@ impl JobCore {
             AgentReport::JobStarted { sluid, door, .. } if sluid == current => self.started(node, door, turn),
             AgentReport::JobEnded { sluid, state, reason, exit, derived, at, lost, cause, .. } if sluid == current => {
                 let then = self.after_run(state, &reason, exit);
-                self.ended(End { state, reason, exit, derived, at, then, cause, by: None }, lost, turn);
+                self.ended(End { state, reason, exit, derived, at, then, cause, by: None, sluid: None }, lost, turn);
             }
             AgentReport::JobLaunchFailed { sluid, reason, detail, drain_node, .. } if sluid == current => {
                 self.launch_failed(node, reason, &detail, drain_node, turn);
@@ -189,7 +189,7 @@ impl JobCore {
     fn end_from(&mut self, end: End, told_by: Option<&str>, turn: &mut Turn<'_>) {
         let licensed = self.record.licenses().is_some();
         self.let_go_of_booting(turn);
-        self.save(JobEvent::Ended(end), turn);
+        self.save(JobEvent::Ended(End { sluid: Some(self.record.sluid), ..end }), turn);
         self.het_ended(turn);
         if licensed {
             turn.tell(Letter::Licenses(LicenseInput::Release { job: self.record.id, attempt: None }));
@@ -246,7 +246,7 @@ impl JobCore {
             );
         }
         let cause = Some(detail.to_owned());
-        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause, by: None }, turn);
+        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause, by: None, sluid: None }, turn);
     }
 
     /// The batch host reported neither that the run started nor that it could not, for instance because it did not accept the
@@ -459,7 +459,7 @@ impl JobCore {
             None => (JobState::NodeFail, Reason::StepManagerDied, self.after_node_failure()),
         };
         let exit = ExitStatus { code: 0, signal: Some(9) };
-        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause: None, by: None }, turn);
+        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause: None, by: None, sluid: None }, turn);
     }
 
     pub(super) fn node_lost(&mut self, node: &str, turn: &mut Turn<'_>) {
@@ -494,7 +494,7 @@ impl JobCore {
         };
         let exit = ExitStatus::SUCCESS;
         self.end(
-            End { state, reason: Reason::NodeDown, exit, derived: exit, at: turn.now, then, cause: None, by: None },
+            End { state, reason: Reason::NodeDown, exit, derived: exit, at: turn.now, then, cause: None, by: None, sluid: None },
             turn,
         );
     }

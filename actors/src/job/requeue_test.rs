@@ -468,7 +468,7 @@ fn an_end_that_nobody_asked_for_counts_and_a_release_begins_anew() {
             record.apply(&JobEvent::Ending(ending)).unwrap();
         }
         let end =
-            End { state, reason, exit, derived: exit, at: Timestamp::from_secs(20_000), then, cause: None, by: None };
+            End { state, reason, exit, derived: exit, at: Timestamp::from_secs(20_000), then, cause: None, by: None, sluid: None };
         record.apply(&JobEvent::Ended(end)).unwrap();
         record
     };

@@ -101,6 +101,6 @@ impl JobCore {
             None => (JobState::Cancelled, Reason::None, self.after_work()),
         };
         let exit = ExitStatus::SUCCESS;
-        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause, by: None }, turn);
+        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause, by: None, sluid: None }, turn);
     }
 }

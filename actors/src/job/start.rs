@@ -244,6 +244,7 @@ impl JobCore {
             awaits_prolog: false,
             awaits_epilog: false,
             charge: None,
+            sluid: Some(self.record.sluid),
         });
         let charge = self.charge_of(&run);
         Run { charge: charge.map(Arc::new), ..run }

@@ -13,7 +13,7 @@ use garrick_accounts::{
 use garrick_events::records::node::SavedNode;
 use garrick_model::{hostlist, reservation::Reservation, time::Timestamp};
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Rows of one answer: far below what a frame may have.
 const IN_ANSWER: i64 = 500;
@@ -204,6 +204,26 @@ pub(crate) async fn put_reservation(
                 put(link, of.0, &row).await?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Reservations of other names than these were deleted, some time before.
+pub(crate) async fn end_missing_reservations(
+    link: &mut Link<'_>,
+    of: Of<'_>,
+    names: &[String],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let there: HashSet<&String> = names.iter().collect();
+    let open = Statement::of("SELECT body FROM reservations WHERE cluster = ? AND end_ms > ?").with(of.0).with(now.0);
+    let mut missing: BTreeSet<String> = BTreeSet::new();
+    for row in &link.rows(open).await? {
+        let row = readable::<ReservationRow>(row.bytes(0)?).filter(|row| !row.gone && !there.contains(&row.name));
+        missing.extend(row.map(|row| row.name));
+    }
+    for name in &missing {
+        put_reservation(link, of, (name, None), now).await?;
     }
     Ok(())
 }

@@ -56,7 +56,7 @@ fn outages_begin_and_end_with_their_batch_and_once() {
         store.begin(&of, Position(0)).await.unwrap();
         let nodes = || [("n1".to_owned(), amounts(4))].into();
         let events = vec![node("n1", true, 10), node("n2", true, 20), node("n1", false, 30)];
-        store.keep(&of, Position(0), Position(3), Batch { events, nodes: nodes() }).await.unwrap();
+        store.keep(&of, Position(0), Position(3), Batch { events, nodes: nodes(), ..Batch::default() }).await.unwrap();
         // A controller that starts anew says it again.
         store.keep(&of, Position(3), Position(3), vec![node("n2", true, 20)]).await.unwrap();
         let all = EventQuestion::default();
@@ -109,6 +109,35 @@ fn reservations_are_kept_as_they_were() {
         assert_eq!((told.as_slice(), next), ([(1, 20, 50), (2, 200, 300)].as_slice(), None));
         let late = ReservationQuestion { start: Some(at(51)), ..ReservationQuestion::default() };
         assert_eq!(store.reservations(&late, None).await.unwrap().0.len(), 1);
+    });
+}
+
+/// Their deletion was given up with other events: `MaxDBDMsgs`.
+#[test]
+fn reservations_that_are_not_there_after_a_gap_have_ended() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let now = Timestamp::now().secs();
+        let named = |name: &str, (start, end)| match reservation(Some((start, end)), 0) {
+            ControllerEvent::Reservation { saved, at, .. } => {
+                let saved = saved.map(|saved| Box::new(Reservation { name: name.to_owned(), ..*saved }));
+                ControllerEvent::Reservation { reservation: name.to_owned(), saved, at }
+            }
+            other => other,
+        };
+        let (far, holds) = (now + 900_000, (now - 900, now + 900_000));
+        let windows = [("stays", holds), ("goes", holds), ("comes", (far, far + 1)), ("over", (10, 20))];
+        let events = windows.map(|(name, window)| named(name, window)).to_vec();
+        store.keep(&of, Position(0), Position(1), events).await.unwrap();
+        let reservations = Some(vec!["stays".to_owned()]);
+        let after_gap = Batch { reservations, ..Batch::default() };
+        store.keep(&of, Position(1), Position(9), after_gap).await.unwrap();
+        let (rows, _) = store.reservations(&ReservationQuestion::default(), None).await.unwrap();
+        let told: BTreeMap<&str, _> = rows.iter().map(|row| (row.name.as_str(), (row.end.secs(), row.gone))).collect();
+        assert_eq!((told["stays"], told["over"], told.len()), ((far, false), (20, false), 3));
+        assert!(told["goes"].1 && told["goes"].0 >= now && told["goes"].0 < far, "{told:?}");
     });
 }
 

@@ -136,11 +136,15 @@ pub struct Batch {
     pub events: Vec<ControllerEvent>,
     /// What the nodes have that they are about.
     pub nodes: BTreeMap<String, Amounts>,
+    /// Rows of jobs are changed, and none are added.
+    pub no_new_jobs: bool,
+    /// All reservations that there are; `None`: events say what becomes of them.
+    pub reservations: Option<Vec<String>>,
 }
 
 impl From<Vec<ControllerEvent>> for Batch {
     fn from(events: Vec<ControllerEvent>) -> Self {
-        Self { events, nodes: BTreeMap::new() }
+        Self { events, ..Self::default() }
     }
 }
 
@@ -413,7 +417,7 @@ async fn keep(
                     }
                     texts.take(record);
                 }
-                happened(known, &mut changed, of, *job, event);
+                happened((known, &mut changed), of, *job, event, batch.no_new_jobs);
             }
             ControllerEvent::Steps { job, sluid, steps: report } => steps.take(of.id, (*job, *sluid), report),
             ControllerEvent::Node { node, saved } => {
@@ -426,6 +430,9 @@ async fn keep(
             _ => {}
         }
     }
+    if let Some(names) = &batch.reservations {
+        events::end_missing_reservations(&mut link, cluster, names, Timestamp::now()).await?;
+    }
     texts.put(&mut link, of.id).await?;
     put_jobs(&mut link, of.id, changed.values()).await?;
     link.put(&STEPS, steps.0.into_values().map(|(_, row)| row).collect()).await?;
@@ -433,7 +440,13 @@ async fn keep(
 }
 
 /// Applies an event to a job's newest row.
-fn happened(known: &mut Known, changed: &mut BTreeMap<Sluid, JobRow>, of: &Followed, job: JobId, event: &JobEvent) {
+fn happened(
+    (known, changed): (&mut Known, &mut BTreeMap<Sluid, JobRow>),
+    of: &Followed,
+    job: JobId,
+    event: &JobEvent,
+    no_new_rows: bool,
+) {
     let key = (of.id, job);
     if matches!(event, JobEvent::Purged) {
         known.remove(&key);
@@ -450,7 +463,7 @@ fn happened(known: &mut Known, changed: &mut BTreeMap<Sluid, JobRow>, of: &Follo
             next
         }
     };
-    if let Some(next) = next {
+    if let Some(next) = next.filter(|_| !no_new_rows) {
         changed.insert(next.sluid, next.clone());
         known.insert(key, next);
     }

@@ -220,3 +220,22 @@ fn a_damaged_row_is_passed_over() {
         assert_eq!(told, [(JobId(2), Some(Timestamp(6)), 1)]);
     });
 }
+
+#[test]
+fn without_new_jobs_those_that_are_recorded_go_on() {
+    in_file(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        store.keep(&of, Position(0), Position(1), vec![submitted(1)]).await.unwrap();
+        let requeued = |id, sluid| {
+            job(id, JobEvent::Requeued { sluid: Sluid(sluid), hold: None, begin: None, expedited: false })
+        };
+        let events = vec![submitted(2), ended(1, 5), requeued(1, 1 << 60), ended(1, 9)];
+        let batch = Batch { events, no_new_jobs: true, ..Batch::default() };
+        store.keep(&of, Position(1), Position(4), batch).await.unwrap();
+        let jobs = all(&store, &JobFilter { duplicates: true, ..JobFilter::default() }).await;
+        let told: Vec<_> = jobs.iter().map(|job| (job.row.job.0, job.row.end, job.row.requeued)).collect();
+        assert_eq!(told, [(1, Some(Timestamp(5)), true)]);
+    });
+}

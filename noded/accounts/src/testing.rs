@@ -163,6 +163,7 @@ pub(crate) fn ended(id: u32, at: i64) -> ControllerEvent {
             then,
             cause: None,
             by: None,
+            sluid: None,
         }),
     )
 }

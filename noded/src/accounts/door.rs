@@ -273,9 +273,9 @@ impl World {
                 self.store.snapshot(of, position, &jobs, last).await?;
                 Ok(last.then_some(Kept::Stored(position)))
             }
-            Feed::Batch { after, upto, events, nodes } => {
+            Feed::Batch { after, upto, events, nodes, no_new_jobs, reservations } => {
                 let Some(of) = followed else { return unnamed() };
-                self.store.keep(of, after, upto, Batch { events, nodes }).await?;
+                self.store.keep(of, after, upto, Batch { events, nodes, no_new_jobs, reservations }).await?;
                 Ok(Some(Kept::Stored(upto)))
             }
         }

@@ -405,7 +405,9 @@ impl AccountingFeed {
             self.describe_nodes(&mut batch);
             link.send(batch).await?;
         }
-        let mut batch = Batch { upto: position, events: nodes_and_reservations(&state), ..Batch::default() };
+        let reservations = Some(state.reservations.keys().cloned().collect());
+        let events = nodes_and_reservations(&state);
+        let mut batch = Batch { upto: position, events, reservations, ..Batch::default() };
         self.describe_nodes(&mut batch);
         link.send(batch).await?;
         let (mut jobs, mut bytes): (Vec<JobRecord>, usize) = (Vec::new(), 0);
@@ -533,8 +535,9 @@ impl Link {
     }
 
     async fn send(&mut self, batch: Batch) -> Result<(), FeedError> {
-        let Batch { upto, events, nodes, .. } = batch;
-        self.messages.send(traced(Feed::Batch { after: self.stored, upto, events, nodes })).await?;
+        let Batch { upto, events, nodes, no_new_jobs, reservations, .. } = batch;
+        let after = self.stored;
+        self.messages.send(traced(Feed::Batch { after, upto, events, nodes, no_new_jobs, reservations })).await?;
         self.stored(upto).await
     }
 }
@@ -557,6 +560,10 @@ struct Batch {
     events: Vec<ControllerEvent>,
     /// What nodes have that events are about.
     nodes: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Jobs that are not recorded yet are not (`nojobs`).
+    no_new_jobs: bool,
+    /// All that there are, after a gap.
+    reservations: Option<Vec<String>>,
     seen: usize,
     bytes: usize,
 }
@@ -565,6 +572,7 @@ impl Batch {
     fn take(&mut self, committed: &Committed, keeps: Keeps) {
         self.upto = committed.position;
         self.seen += 1;
+        self.no_new_jobs |= !keeps.jobs;
         if let Some(event) = wanted(&committed.event, keeps) {
             self.bytes += encoded_bytes(&event);
             self.events.push(event);
@@ -576,8 +584,10 @@ impl Batch {
 /// of nodes and reservations.
 fn wanted(event: &ControllerEvent, keeps: Keeps) -> Option<ControllerEvent> {
     match event {
-        ControllerEvent::Job { job, event } if keeps.jobs => {
+        ControllerEvent::Job { job, event } => {
             let event = match &**event {
+                // What becomes of jobs that are recorded already is wanted all the same: their ends.
+                JobEvent::Submitted(_) | JobEvent::SubmittedLike { .. } if !keeps.jobs => return None,
                 JobEvent::Submitted(record) => JobEvent::Submitted(Box::new(kept_work(record, keeps.work))),
                 event => event.clone(),
             };

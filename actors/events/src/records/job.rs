@@ -242,6 +242,9 @@ pub struct Run {
     /// To whom it is charged. `None`: there is no accounting, or an earlier version started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charge: Option<Arc<Charge>>,
+    /// Which one: for followers of the log that missed some of it. `None`: an earlier version started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sluid: Option<Sluid>,
 }
 
 /// A preemption of a run.
@@ -436,6 +439,9 @@ pub struct End {
     /// Who cancelled it before it ran; for a run see [`Ending::by`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<u32>,
+    /// Which run: for followers of the log that missed some of it. `None`: an earlier version ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sluid: Option<Sluid>,
 }
 
 /// The phase of a job's life. State that exists only in one phase is stored there.

@@ -364,6 +364,7 @@ fn run(nodes: &[&str]) -> Run {
         awaits_prolog: false,
         awaits_epilog: false,
         charge: None,
+        sluid: None,
     }
 }
 
@@ -378,6 +379,7 @@ fn end(state: JobState, reason: Reason, code: u8, then: Afterwards) -> End {
         then,
         cause: None,
         by: None,
+        sluid: None,
     }
 }
 
@@ -941,6 +943,19 @@ pub fn outages() -> Vec<ControllerEvent> {
     let reservation = |saved| ControllerEvent::Reservation { reservation: "class".into(), saved, at: Some(at) };
     let saved = Reservation { name: "class".into(), start: at, nodes: vec!["n1".into()], ..Reservation::default() };
     vec![node(true, true), reservation(Some(Box::new(saved))), node(false, false), reservation(None)]
+}
+
+/// What came to version 2 later: which run began or ended.
+pub fn numbered_runs() -> Vec<ControllerEvent> {
+    let event = |event| ControllerEvent::Job { job: JobId(83), event: Box::new(event) };
+    let begun = Run { sluid: Some(sluid(83)), ..run(&["n1"]) };
+    let over = End { sluid: Some(sluid(83)), ..end(JobState::Completed, Reason::None, 0, Afterwards::Over) };
+    vec![
+        event(JobEvent::Submitted(Box::new(record(83, plain_spec())))),
+        event(JobEvent::Allocated(Box::new(begun))),
+        event(JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
+        event(JobEvent::Ended(over)),
+    ]
 }
 
 /// What came to version 2 later: until when it was asked for that usage is set to 0.

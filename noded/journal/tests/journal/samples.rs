@@ -757,3 +757,20 @@ fn make_the_sample_of_outages() {
     let path = sample("version-2-outages.journal");
     garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::outages()).unwrap();
 }
+
+#[test]
+fn runs_with_numbers_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-numbered-runs.journal"));
+    assert_same(&read, &controller_events::numbered_runs());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let record = &replayed.jobs[&garrick_model::ids::JobId(83)];
+    assert_eq!(record.phase.end().map(|end| end.sluid), Some(Some(record.sluid)));
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-numbered-runs.journal, by hand"]
+fn make_the_sample_of_runs_with_numbers() {
+    let path = sample("version-2-numbered-runs.journal");
+    garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::numbered_runs()).unwrap();
+}
