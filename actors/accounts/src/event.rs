@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 /// Reason of the events of clusters, as Slurm has it.
 pub const REGISTERED: &str = "Cluster Registered TRES";
 
+/// Reason of the events of clusters whose controller is not there (slurmdbd.conf(5), `TrackSlurmctldDown`).
+pub const DISCONNECTED: &str = "slurmctld disconnect";
+
 /// One event: a time in which a node was out of service, or in which a cluster had that much.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -35,6 +38,16 @@ pub struct EventRow {
 }
 
 impl EventRow {
+    /// Is it about what a cluster had?
+    pub fn is_registration(&self) -> bool {
+        self.node.is_none() && self.reason == REGISTERED
+    }
+
+    /// Is it about a cluster whose controller was not there?
+    pub fn is_disconnect(&self) -> bool {
+        self.node.is_none() && self.reason == DISCONNECTED
+    }
+
     /// Seconds of it in a window. What goes on ends `now`.
     pub fn secs_in(&self, window: (Timestamp, Timestamp), now: Timestamp) -> u64 {
         secs_in((self.start, self.end.unwrap_or(now)), window)

@@ -97,6 +97,10 @@ pub struct PurgeOrder {
     /// `Reservations`.
     #[serde(default)]
     pub archive_reservations: bool,
+    /// `JobScript`.
+    pub archive_scripts: bool,
+    /// `JobEnv`.
+    pub archive_environments: bool,
 }
 
 /// A question about records.

@@ -6,7 +6,7 @@ use crate::{
     store::{FORM, Followed, Store, StoreError, column, decoded, encoded},
 };
 use garrick_accounts::{
-    event::{self, EventQuestion, EventRow, Following, Outage, REGISTERED},
+    event::{self, DISCONNECTED, EventQuestion, EventRow, Following, Outage, REGISTERED},
     messages::Inventory,
     reservation::{self, ReservationQuestion, ReservationRow, Write},
 };
@@ -72,6 +72,39 @@ impl Store {
         Ok((told, last))
     }
 
+    /// A cluster's controller is not there any more: an event of the cluster, which goes on until one comes.
+    pub async fn note_gone(&self, of: &Followed, now: Timestamp) -> Result<(), StoreError> {
+        self.write(async |writer| {
+            let mut tx = writer.connection()?.begin().await?;
+            let mut link = tx.link();
+            if open_of_cluster(&mut link, of.id, EventRow::is_disconnect).await?.is_none() {
+                let had = open_of_cluster(&mut link, of.id, EventRow::is_registration).await?;
+                let (nodes, tres) = had.map(|(_, event)| (event.nodes, event.tres)).unwrap_or_default();
+                let (reason, state) = (DISCONNECTED.to_owned(), "DOWN".to_owned());
+                let cluster = of.cluster.clone();
+                let event = EventRow { cluster, start: now, reason, state, nodes, tres, ..EventRow::default() };
+                begin(&mut link, of.id, &event).await?;
+            }
+            tx.commit().await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// A cluster's controller has come.
+    pub async fn note_back(&self, of: &Followed, now: Timestamp) -> Result<(), StoreError> {
+        self.write(async |writer| {
+            let mut tx = writer.connection()?.begin().await?;
+            let mut link = tx.link();
+            if let Some((id, event)) = open_of_cluster(&mut link, of.id, EventRow::is_disconnect).await? {
+                end(&mut link, id, &event, now).await?;
+            }
+            tx.commit().await?;
+            Ok(())
+        })
+        .await
+    }
+
     /// A cluster's controller said what the cluster has: an event of the cluster, unless it had that before. Nodes that are not
     /// there any more are not out of service any more.
     pub async fn note_inventory(&self, of: &Followed, inventory: &Inventory, now: Timestamp) -> Result<(), StoreError> {
@@ -83,6 +116,21 @@ impl Store {
         })
         .await
     }
+}
+
+/// An event of a cluster that goes on.
+async fn open_of_cluster(
+    link: &mut Link<'_>,
+    cluster: i64,
+    is_meant: fn(&EventRow) -> bool,
+) -> Result<Option<(i64, EventRow)>, StoreError> {
+    let open = Statement::of("SELECT id, body FROM events WHERE cluster = ? AND node = '' AND end_ms IS NULL");
+    for row in &link.rows(open.with(cluster)).await? {
+        if let Some(event) = readable::<EventRow>(row.bytes(1)?).filter(is_meant) {
+            return Ok(Some((row.number(0)?, event)));
+        }
+    }
+    Ok(None)
 }
 
 async fn note_inventory(
@@ -102,7 +150,7 @@ async fn note_inventory(
     for (id, event) in all.iter().filter(|(_, event)| event.node.as_ref().is_some_and(|node| !names.contains(node))) {
         end(link, *id, event, now).await?;
     }
-    let of_cluster = all.iter().find(|(_, event)| event.node.is_none());
+    let of_cluster = all.iter().find(|(_, event)| event.is_registration());
     if of_cluster.is_some_and(|(_, event)| (&event.tres, &event.nodes) == (&inventory.tres, &inventory.nodes)) {
         return Ok(());
     }

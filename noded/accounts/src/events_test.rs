@@ -92,6 +92,25 @@ fn what_a_cluster_has_is_an_event_when_it_changes() {
 }
 
 #[test]
+fn a_controller_that_is_away_is_an_event_until_it_comes() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        let inventory = Inventory { nodes: "n1".to_owned(), tres: amounts(4), ..Inventory::default() };
+        store.note_back(&of, at(5)).await.unwrap();
+        store.note_inventory(&of, &inventory, at(10)).await.unwrap();
+        for when in [20, 25] {
+            store.note_gone(&of, at(when)).await.unwrap();
+        }
+        store.note_back(&of, at(30)).await.unwrap();
+        store.note_inventory(&of, &inventory, at(30)).await.unwrap();
+        let (rows, _) = store.events(&EventQuestion::default(), None).await.unwrap();
+        assert_eq!(shown(&rows), [(None, 10, None), (None, 20, Some(30))]);
+        assert!(rows[1].is_disconnect() && rows[1].tres == amounts(4), "{:?}", rows[1]);
+    });
+}
+
+#[test]
 fn reservations_are_kept_as_they_were() {
     on_each(async |place| {
         let store = place.open().await;

@@ -67,6 +67,8 @@ pub struct World {
     pub of_users: Arc<Mutex<HashMap<u32, Arc<Semaphore>>>>,
     /// How long questions took.
     pub clockwork: Arc<Clockwork>,
+    /// Connections of controllers, by cluster.
+    pub controllers: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 /// Who asks.
@@ -188,7 +190,10 @@ impl World {
             let message = match message {
                 Ok(Some(message)) => message.msg,
                 Ok(None) => break,
-                Err(e) => return tracing::warn!(error = %e, "what a controller sends is not understood"),
+                Err(e) => {
+                    tracing::warn!(error = %e, "what a controller sends is not understood");
+                    break;
+                }
             };
             if matches!(message, Feed::Hello { inventory: Some(_), .. }) {
                 follows = true;
@@ -212,6 +217,27 @@ impl World {
         }
         if let Some(of) = followed {
             tracing::info!(cluster = of.cluster, "a controller is gone");
+            self.note_gone(&of).await;
+        }
+    }
+
+    /// One connection less of that cluster: without any, its controller is away (`TrackSlurmctldDown`).
+    async fn note_gone(&self, of: &Followed) {
+        let is_last = {
+            let mut there = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = there.get(&of.cluster).map_or(0, |count| count.saturating_sub(1));
+            if left == 0 {
+                there.remove(&of.cluster);
+            } else {
+                there.insert(of.cluster.clone(), left);
+            }
+            left == 0
+        };
+        if is_last
+            && self.settings.track_down
+            && let Err(error) = self.store.note_gone(of, Timestamp::now()).await
+        {
+            tracing::error!(%error, cluster = of.cluster, "it is not recorded that a controller is away");
         }
     }
 
@@ -248,11 +274,16 @@ impl World {
                     self.store.register(&cluster, inventory).await?;
                 }
                 let (of, stored) = self.store.follow(&cluster, log).await?;
+                self.store.note_back(&of, Timestamp::now()).await?;
                 if let Some(inventory) = &inventory {
                     self.store.note_inventory(&of, inventory, Timestamp::now()).await?;
                 }
                 let (stored, whole) = stored.map_or((None, false), |(at, whole)| (Some(at), whole));
                 tracing::info!(cluster, stored = stored.map(|at| at.0), whole, "a controller has come");
+                if followed.is_none() {
+                    let mut there = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+                    *there.entry(of.cluster.clone()).or_default() += 1;
+                }
                 *followed = Some(of);
                 Ok(Some(Kept::Welcome { stored, whole }))
             }

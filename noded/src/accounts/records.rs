@@ -129,6 +129,8 @@ fn ordered(settings: &PurgeSettings, order: &PurgeOrder) -> Result<PurgeSettings
         archive_transactions: settings.archive_transactions || order.archive_transactions,
         archive_events: settings.archive_events || order.archive_events,
         archive_reservations: settings.archive_reservations || order.archive_reservations,
+        archive_scripts: settings.archive_scripts || order.archive_scripts,
+        archive_environments: settings.archive_environments || order.archive_environments,
         folder: folder.or_else(|| settings.folder.clone()),
         at_a_time: settings.at_a_time,
     })

@@ -169,6 +169,7 @@ impl Service {
             turns: Arc::new(Semaphore::new(ANSWERING)),
             of_users: Arc::default(),
             clockwork: Arc::new(Clockwork::started()),
+            controllers: Arc::default(),
         };
         if self.settings.storage.file().is_none() {
             actix_rt::spawn(keep_connected(Arc::clone(&store)));

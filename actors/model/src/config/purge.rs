@@ -98,6 +98,10 @@ pub struct PurgeSettings {
     pub archive_events: bool,
     /// `ArchiveResvs`.
     pub archive_reservations: bool,
+    /// `ArchiveJobScript`.
+    pub archive_scripts: bool,
+    /// `ArchiveJobEnv`.
+    pub archive_environments: bool,
     /// `ArchiveDir`; `None`: `archive` beside the database. Slurm's default is `/tmp`, where others write too.
     pub folder: Option<PathBuf>,
     /// `MaxPurgeLimit`: most rows that are purged at a time. Whoever stores something waits for so long.
@@ -119,6 +123,8 @@ impl Default for PurgeSettings {
             archive_transactions: false,
             archive_events: false,
             archive_reservations: false,
+            archive_scripts: false,
+            archive_environments: false,
             folder: None,
             at_a_time: 1_000,
         }

@@ -48,6 +48,8 @@ pub struct DbdConfig {
     pub private: PrivateData,
     /// What is purged and archived.
     pub purge: PurgeSettings,
+    /// `TrackSlurmctldDown`: what is idle while a cluster's controller is away is reported as down.
+    pub track_down: bool,
 }
 
 /// Name of the file that controllers and services of accounting prove themselves with to each other.
@@ -64,10 +66,15 @@ type Set = fn(&mut DbdConfig, &str) -> Value<Option<SettingError>>;
 const HONOURED: &[(&str, Set)] = &[
     ("ArchiveDir", |c, text| absolute(text).map(|path| c.purge.folder = Some(path)).said()),
     ("ArchiveEvents", |c, text| values::yes_no(text).map(|yes| c.purge.archive_events = yes).said()),
+    ("ArchiveJobEnv", |c, text| values::yes_no(text).map(|yes| c.purge.archive_environments = yes).said()),
+    ("ArchiveJobScript", |c, text| values::yes_no(text).map(|yes| c.purge.archive_scripts = yes).said()),
     ("ArchiveJobs", |c, text| values::yes_no(text).map(|yes| c.purge.archive_jobs = yes).said()),
     ("ArchiveResvs", |c, text| values::yes_no(text).map(|yes| c.purge.archive_reservations = yes).said()),
     ("ArchiveSteps", |c, text| values::yes_no(text).map(|yes| c.purge.archive_steps = yes).said()),
+    // Suspensions are kept with their jobs, and usage is not rolled up: both go with the jobs.
+    ("ArchiveSuspend", |_, text| values::yes_no(text).map(drop).said()),
     ("ArchiveTXN", |c, text| values::yes_no(text).map(|yes| c.purge.archive_transactions = yes).said()),
+    ("ArchiveUsage", |_, text| values::yes_no(text).map(drop).said()),
     ("DbdAddr", |c, text| {
         c.address = values::optional(text);
         Ok(None)
@@ -96,7 +103,9 @@ const HONOURED: &[(&str, Set)] = &[
     ("PurgeJobScriptAfter", |c, text| age(text, &mut c.purge.scripts)),
     ("PurgeResvAfter", |c, text| age(text, &mut c.purge.reservations)),
     ("PurgeStepAfter", |c, text| age(text, &mut c.purge.steps)),
+    ("PurgeSuspendAfter", |_, text| Age::parse(text).map(drop).said()),
     ("PurgeTXNAfter", |c, text| age(text, &mut c.purge.transactions)),
+    ("PurgeUsageAfter", |_, text| Age::parse(text).map(drop).said()),
     ("SlurmUser", |c, text| {
         c.slurm_user = values::optional(text);
         Ok(None)
@@ -118,17 +127,14 @@ const HONOURED: &[(&str, Set)] = &[
         c.storage.user = values::optional(text);
         Ok(None)
     }),
+    ("TrackSlurmctldDown", |c, text| values::yes_no(text).map(|yes| c.track_down = yes).said()),
 ];
 
 /// Keys of slurmdbd.conf(5) that have no effect yet.
 const NOT_YET: &[&str] = &[
     "AllResourcesAbsolute",
     "AllowNoDefAcct",
-    "ArchiveJobEnv",
-    "ArchiveJobScript",
     "ArchiveScript",
-    "ArchiveSuspend",
-    "ArchiveUsage",
     "AuditRPCs",
     "AuthAltTypes",
     "AuthAltParameters",
@@ -144,11 +150,8 @@ const NOT_YET: &[&str] = &[
     "Parameters",
     "PreserveCaseResource",
     "PreserveCaseUser",
-    "PurgeSuspendAfter",
-    "PurgeUsageAfter",
     "StoragePassScript",
     "TCPTimeout",
-    "TrackSlurmctldDown",
     "TrackWCKey",
 ];
 
@@ -221,6 +224,7 @@ impl DbdConfig {
             pid_file: "/var/run/slurmdbd.pid".into(),
             private: PrivateData::default(),
             purge: PurgeSettings::default(),
+            track_down: false,
         }
     }
 
@@ -320,7 +324,7 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_said_and_what_is_unknown_is_an_error() {
-        let (config, said) = read("StoragePassScript=/a/secret\nPurgeUsageAfter=12months\nPrivateData=jobs,events\n");
+        let (config, said) = read("StoragePassScript=/a/secret\nArchiveScript=/a/b\nPrivateData=jobs,events\n");
         assert!(config.is_some_and(|config| config.private.has(PrivateKind::Jobs)));
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(
@@ -334,6 +338,22 @@ mod tests {
             "{said:?}"
         );
     }
+
+    #[test]
+    fn what_is_kept_with_jobs_is_purged_and_archived_with_them() {
+        let (config, said) = read(
+            "PurgeSuspendAfter=1month\nPurgeUsageAfter=12months\nArchiveSuspend=yes\nArchiveUsage=no\nArchiveJobScript=yes\n\
+             TrackSlurmctldDown=yes\n",
+        );
+        let config = config.unwrap();
+        assert_eq!(said, Vec::<String>::new());
+        assert!(config.purge.archive_scripts && !config.purge.archive_environments && config.track_down);
+        assert_eq!(config.purge, PurgeSettings { archive_scripts: true, ..PurgeSettings::default() });
+        for wrong in ["PurgeSuspendAfter=soon\n", "ArchiveUsage=perhaps\n"] {
+            assert_eq!(read(wrong).0, None, "{wrong}");
+        }
+    }
+
     /// As in slurmdbd.conf(5).
     const OF_A_SITE: &str = "DbdHost=db1\nStorageType=accounting_storage/mysql\nStorageHost=db2\nStorageBackupHost=unix:/run/b.sock\n\
          StoragePort=3307\nStorageUser=database_mgr\nStoragePass=sec=ret\nStorageLoc=acct\nStorageParameters=SSL_CERT=/c,SSL_KEY=/k,SSL_CA=/a\n";

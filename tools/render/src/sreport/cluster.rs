@@ -10,14 +10,13 @@ use garrick_accounts::{
     event::EventRow,
     usage::{UsageRow, UsageSum},
 };
+use garrick_model::{hostlist, time::Timestamp};
 
 /// What was used in the window, and what stood in the way of using it.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded<'r> {
     /// What jobs used.
     pub rows: &'r [UsageRow],
-    /// Nodes out of service.
-    pub events: &'r [EventRow],
     /// Reservations.
     pub reserved: &'r [Reserved],
 }
@@ -97,9 +96,9 @@ impl Split {
     /// `had`: what there was of it; `used`: by jobs, with what they waited for.
     fn of(tres: &str, had: u64, used: &UsageSum, cluster: &str, recorded: Recorded<'_>, facts: &Facts<'_>) -> Self {
         let window = (facts.window.start, facts.window.end);
-        let reserved = recorded.reserved.iter().filter(|one| one.row.cluster == cluster);
+        let held = recorded.reserved.iter().filter(|one| one.row.cluster == cluster);
         let (mut kept, mut planned_down) = (0_u64, 0_u64);
-        for Reserved { row, used } in reserved {
+        for Reserved { row, used } in held {
             let count = row.tres.get(tres).copied().unwrap_or(0);
             let free = count.saturating_mul(row.secs_in(window, facts.now)).saturating_sub(used.of(tres));
             match (row.is_allocated(), row.is_planned_down()) {
@@ -108,9 +107,20 @@ impl Split {
                 (false, false) => {}
             }
         }
-        let out = recorded.events.iter().filter(|event| event.cluster == cluster && event.node.is_some());
+        let out = facts.events.iter().filter(|event| event.cluster == cluster);
         let down = out
-            .map(|event| event.tres.get(tres).copied().unwrap_or(0).saturating_mul(event.secs_in(window, facts.now)))
+            .map(|event| match event.node.is_some() {
+                true => {
+                    let secs = secs_beside(event, cluster, recorded.reserved, facts);
+                    event.tres.get(tres).copied().unwrap_or(0).saturating_mul(secs)
+                }
+                // All that is idle while the controller is away counts as down (slurmdbd.conf(5), `TrackSlurmctldDown`).
+                false if event.is_disconnect() => {
+                    let all = facts.entities.clusters.get(cluster).and_then(|cluster| facts.count(cluster, tres));
+                    all.unwrap_or(0).saturating_mul(event.secs_in(window, facts.now))
+                }
+                false => 0,
+            })
             .fold(0, u64::saturating_add);
         let jobs = used.of(tres);
         // More than it has can be allocated: CPUs that jobs share.
@@ -130,6 +140,28 @@ impl Split {
     }
 }
 
+/// Seconds of an event of a node that are in the window and in no reservation that has the node and counts it itself.
+fn secs_beside(event: &EventRow, cluster: &str, reserved: &[Reserved], facts: &Facts<'_>) -> u64 {
+    let (start, end) = (event.start.max(facts.window.start), event.end.unwrap_or(facts.now).min(facts.window.end));
+    let rows = reserved.iter().map(|reserved| &reserved.row);
+    let counts = rows.filter(|row| row.cluster == cluster && (row.is_allocated() || row.is_planned_down()));
+    let has_node = |nodes: &str| {
+        hostlist::expand(nodes).is_ok_and(|nodes| nodes.iter().any(|node| Some(node) == event.node.as_ref()))
+    };
+    let mut times: Vec<(Timestamp, Timestamp)> = counts
+        .filter(|row| row.start < end && row.end > start && has_node(&row.nodes))
+        .map(|row| (row.start.max(start), row.end.min(end)))
+        .collect();
+    times.sort_unstable();
+    // Reservations may overlap.
+    let (mut secs, mut until) = (0, start);
+    for (from, to) in times.into_iter().chain([(end, end)]) {
+        secs += from.secs().saturating_sub(until.secs()).max(0);
+        until = until.max(to);
+    }
+    u64::try_from(secs).unwrap_or(0)
+}
+
 /// A line for each cluster and TRES. Clusters that were not there in the window have none.
 pub fn lines(recorded: Recorded<'_>, facts: &Facts<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Line> {
     let used = by(recorded.rows, |_| ());
@@ -138,12 +170,13 @@ pub fn lines(recorded: Recorded<'_>, facts: &Facts<'_>, wanted: impl Fn(&str) ->
         let none = UsageSum::default();
         let sum = used.get(&(cluster.name.clone(), ())).unwrap_or(&none);
         let there = facts.window.secs_of(cluster, facts.now);
-        if there == 0 || (cluster.tres.is_empty() && *sum == none) {
+        let had_anything = facts.sizes(cluster).iter().any(|(had, _)| !had.is_empty());
+        if there == 0 || (!had_anything && *sum == none) {
             continue;
         }
         for tres in facts.tres {
-            let count = cluster.tres.get(tres).copied().unwrap_or(0);
-            let split = Split::of(tres, count.saturating_mul(there), sum, &cluster.name, recorded, facts);
+            let count = facts.count(cluster, tres).unwrap_or(0);
+            let split = Split::of(tres, facts.had(cluster, tres), sum, &cluster.name, recorded, facts);
             let amount = |secs| facts.units.amount(secs, split.whole);
             lines.push(Line {
                 cluster: cluster.name.clone(),
@@ -167,8 +200,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::sreport::{Window, units::Units};
-    use garrick_accounts::{reservation::ReservationRow, tres::CPU};
-    use garrick_model::{entities::Entities, time::Timestamp};
+    use garrick_accounts::{event::DISCONNECTED, reservation::ReservationRow, tres::CPU};
+    use garrick_model::entities::{Entities, names::Cluster};
 
     fn at(secs: i64) -> Timestamp {
         Timestamp::from_secs(secs)
@@ -182,6 +215,7 @@ mod tests {
     fn reserved(flags: &[&str], secs: (i64, i64), used: u64) -> Reserved {
         let row = ReservationRow {
             cluster: "c".to_owned(),
+            nodes: "n[1-2]".to_owned(),
             start: at(secs.0),
             end: at(secs.1),
             flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
@@ -201,8 +235,9 @@ mod tests {
             units: Units::default(),
             tres: &[],
             proper: &|_| String::new(),
+            events,
         };
-        Split::of(CPU, 800, used, "c", Recorded { rows: &[], events, reserved }, &facts)
+        Split::of(CPU, 800, used, "c", Recorded { rows: &[], reserved }, &facts)
     }
 
     #[test]
@@ -217,13 +252,60 @@ mod tests {
         };
         let held = [reserved(&[], (1000, 1020), 30), reserved(&["MAINT"], (1090, 1200), 0)];
         let of = split(&usage(100, 50), std::slice::from_ref(&down), &held);
-        // 100 of jobs, and 50 of 80 that nobody used in a reservation.
-        assert_eq!((of.allocated, of.down, of.planned_down, of.planned, of.idle), (150, 200, 40, 50, 360));
+        // 100 of jobs, and 50 of 80 that nobody used in a reservation, in which the node was down for 20 s.
+        assert_eq!((of.allocated, of.down, of.planned_down, of.planned, of.idle), (150, 120, 40, 50, 440));
         assert_eq!((of.whole, of.overcommitted), (800, 0));
-        let full = split(&usage(700, 500), &[down], &[]);
+        let full = split(&usage(700, 500), std::slice::from_ref(&down), &[]);
         assert_eq!((full.allocated, full.down, full.planned, full.idle, full.overcommitted), (700, 100, 0, 0, 500));
+        // A node that is down in maintenance, or in what is kept for somebody, counts once.
+        let out = EventRow { end: None, ..down.clone() };
+        let maintained = [reserved(&["MAINT"], (1000, 1060), 0), reserved(&["MAINT"], (1040, 1070), 0)];
+        let once = split(&usage(0, 0), std::slice::from_ref(&out), &maintained);
+        assert_eq!((once.down, once.planned_down), (120, 360));
+        let kept = split(&usage(0, 0), &[out], &[reserved(&[], (900, 1200), 0)]);
+        assert_eq!((kept.down, kept.allocated, kept.idle), (0, 400, 400));
         // Jobs run on in maintenance that ignores them.
         let ignored = split(&usage(0, 0), &[], &[reserved(&["MAINT", "IGNORE_JOBS"], (1000, 1100), 0)]);
         assert_eq!((ignored.planned_down, ignored.idle), (0, 800));
+    }
+
+    #[test]
+    fn a_cluster_is_reported_with_what_it_had_at_each_time() {
+        let had = |cpus, start, end: Option<i64>| EventRow {
+            cluster: "c".to_owned(),
+            start: at(start),
+            end: end.map(at),
+            reason: garrick_accounts::event::REGISTERED.to_owned(),
+            tres: [(CPU.to_owned(), cpus)].into(),
+            ..EventRow::default()
+        };
+        let gone = EventRow { reason: DISCONNECTED.to_owned(), ..had(0, 1080, Some(1090)) };
+        // Today it has 16 CPUs.
+        let cluster = Cluster {
+            name: "c".to_owned(),
+            created: at(1010),
+            tres: [(CPU.to_owned(), 16)].into(),
+            ..Cluster::default()
+        };
+        let entities = Entities { clusters: [("c".to_owned(), cluster)].into(), ..Entities::default() };
+        let events = [had(4, 1020, Some(1050)), had(8, 1050, Some(2000)), had(16, 2000, None), gone];
+        let tres = [CPU.to_owned()];
+        let line = |events: &[EventRow]| {
+            let facts = Facts {
+                entities: &entities,
+                window: Window { start: at(1000), end: at(1100) },
+                now: at(5000),
+                units: Units::read("seconds").unwrap(),
+                tres: &tres,
+                proper: &|_| String::new(),
+                events,
+            };
+            lines(Recorded { rows: &[], reserved: &[] }, &facts, |_| true).remove(0)
+        };
+        let then = line(&events);
+        // 4 for 40 s, and 8 for 50, of which all was down for 10.
+        assert_eq!((then.count, then.reported.as_str(), then.down.as_str()), (8, "560", "80"));
+        let unknown = line(&[]);
+        assert_eq!((unknown.count, unknown.reported.as_str()), (16, "1440"));
     }
 }

@@ -17,7 +17,7 @@ pub mod units;
 pub mod usage;
 
 use crate::sacctmgr::kind::begins;
-use garrick_accounts::tres::CPU;
+use garrick_accounts::{event::EventRow, tres::CPU};
 use garrick_model::{
     entities::{Entities, names::Cluster},
     time::Timestamp,
@@ -175,6 +175,8 @@ pub struct Facts<'f> {
     pub tres: &'f [String],
     /// The full name of a user.
     pub proper: &'f dyn Fn(&str) -> String,
+    /// What clusters had, and when: their events in the window, as they began.
+    pub events: &'f [EventRow],
 }
 
 impl std::fmt::Debug for Facts<'_> {
@@ -184,17 +186,37 @@ impl std::fmt::Debug for Facts<'_> {
 }
 
 impl Facts<'_> {
-    /// What a cluster had of each TRES in the window, amounts times seconds.
-    fn had(&self, cluster: &str) -> BTreeMap<&str, u64> {
-        let Some(cluster) = self.entities.clusters.get(cluster) else { return BTreeMap::new() };
-        let secs = self.window.secs_of(cluster, self.now);
-        let amount = |name: &String| cluster.tres.get(name).copied().unwrap_or(0).saturating_mul(secs);
-        self.tres.iter().map(|name| (name.as_str(), amount(name))).collect()
+    /// What a cluster had at a time, with the seconds of that time in the window. What it had before the first time that is recorded
+    /// is taken to be the same, and where none is recorded, what it has now.
+    fn sizes<'c>(&'c self, cluster: &'c Cluster) -> Vec<(&'c BTreeMap<String, u64>, u64)> {
+        let had = self.events.iter().filter(|event| event.is_registration() && event.cluster == cluster.name);
+        let last = self.window.end.min(self.now);
+        let first = self.window.start.max(cluster.created);
+        let size = |(number, event): (usize, &'c EventRow)| {
+            let start = if number == 0 { first } else { event.start.max(first) };
+            let end = event.end.map_or(last, |end| end.min(last));
+            (&event.tres, Window { start, end }.secs())
+        };
+        let sizes: Vec<_> = had.enumerate().map(size).collect();
+        if sizes.is_empty() { vec![(&cluster.tres, self.window.secs_of(cluster, self.now))] } else { sizes }
+    }
+
+    /// What a cluster had of a TRES in the window, amounts times seconds.
+    fn had(&self, cluster: &Cluster, tres: &str) -> u64 {
+        let sizes = self.sizes(cluster).into_iter();
+        sizes.map(|(had, secs)| had.get(tres).copied().unwrap_or(0).saturating_mul(secs)).fold(0, u64::saturating_add)
+    }
+
+    /// How much of a TRES a cluster had at the end of the window; `None`: nothing is known of it.
+    fn count(&self, cluster: &Cluster, tres: &str) -> Option<u64> {
+        let sizes = self.sizes(cluster);
+        let last = sizes.iter().rev().find(|(_, secs)| *secs > 0).or(sizes.last());
+        last.and_then(|(had, _)| had.get(tres).copied())
     }
 
     /// An amount of a TRES on a cluster, as it is written.
     fn amount(&self, cluster: &str, tres: &str, secs: u64) -> String {
-        let whole = self.had(cluster).get(tres).copied().unwrap_or(0);
+        let whole = self.entities.clusters.get(cluster).map_or(0, |cluster| self.had(cluster, tres));
         self.units.amount(secs, whole)
     }
 }

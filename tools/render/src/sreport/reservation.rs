@@ -158,6 +158,7 @@ mod tests {
             units: Units::read("seconds").unwrap(),
             tres: &[CPU.to_owned(), "mem".to_owned()],
             proper: &|_| String::new(),
+            events: &[],
         };
         let columns = columns(Some("name,nodes,reservationid,totaltime,trestime,trescount,allocated,idle")).unwrap();
         let lines = lines(parts, &facts);

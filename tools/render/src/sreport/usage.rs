@@ -135,7 +135,8 @@ impl Line {
     /// A line for each TRES.
     fn with(&self, facts: &Facts<'_>, sum: &UsageSum) -> Vec<Self> {
         let amount = |tres: &str| facts.amount(&self.cluster, tres, sum.of(tres));
-        let count = |tres: &str| facts.entities.clusters.get(&self.cluster).and_then(|c| c.tres.get(tres)).copied();
+        let cluster = facts.entities.clusters.get(&self.cluster);
+        let count = |tres: &str| cluster.and_then(|cluster| facts.count(cluster, tres));
         let line = |tres: &String| Self {
             tres: tres.clone(),
             count: count(tres).map_or_else(String::new, |count| count.to_string()),

@@ -79,7 +79,8 @@ fn with<T>(units: &str, tres: &[&str], run: impl FnOnce(&Facts<'_>) -> T) -> T {
     };
     let window = Window { start: Timestamp::from_secs(START), end: Timestamp::from_secs(START + 3600) };
     let now = Timestamp::from_secs(START + 4000);
-    run(&Facts { entities: &entities, window, now, units: Units::read(units).unwrap(), tres: &tres, proper: &proper })
+    let units = Units::read(units).unwrap();
+    run(&Facts { entities: &entities, window, now, units, tres: &tres, proper: &proper, events: &[] })
 }
 
 fn shown(report: Report, choice: &Choice) -> String {
@@ -204,7 +205,7 @@ fn a_cluster_had_what_was_there_of_it() {
         with(units, tres, |facts| {
             let columns = cluster::columns(None, tres.len() > 1, facts.units.both()).unwrap();
             let rows = rows();
-            let recorded = cluster::Recorded { rows: &rows, events: &[], reserved: &[] };
+            let recorded = cluster::Recorded { rows: &rows, reserved: &[] };
             let mut out = Vec::new();
             Setting::Columns.heading(&mut out, &columns).unwrap();
             for line in &cluster::lines(recorded, facts, |_| true) {

@@ -36,7 +36,10 @@ enum Setting {
     Jobs,
     Steps,
     Transactions,
-    /// Of what is not kept by itself, or in another way.
+    Scripts,
+    Environments,
+    /// Of what is kept with jobs, and goes with them: suspensions, and usage, which is not rolled up.
+    WithJobs,
     NotYet,
 }
 
@@ -44,23 +47,23 @@ const SETTINGS: &[(&str, Setting)] = &[
     ("Directory", Setting::Directory),
     ("Events", Setting::Events),
     ("Jobs", Setting::Jobs),
-    ("JobScript", Setting::NotYet),
-    ("JobEnv", Setting::NotYet),
+    ("JobScript", Setting::Scripts),
+    ("JobEnv", Setting::Environments),
     ("PurgeEventAfter", Setting::PurgeEvents),
     ("PurgeJobAfter", Setting::PurgeJobs),
     ("PurgeJobScriptAfter", Setting::PurgeScripts),
     ("PurgeJobEnvAfter", Setting::PurgeEnvironments),
     ("PurgeResvAfter", Setting::PurgeReservations),
     ("PurgeStepAfter", Setting::PurgeSteps),
-    ("PurgeSuspendAfter", Setting::NotYet),
+    ("PurgeSuspendAfter", Setting::WithJobs),
     ("PurgeTXNAfter", Setting::PurgeTransactions),
-    ("PurgeUsageAfter", Setting::NotYet),
+    ("PurgeUsageAfter", Setting::WithJobs),
     ("Reservations", Setting::Reservations),
     ("Script", Setting::NotYet),
     ("Steps", Setting::Steps),
-    ("Suspend", Setting::NotYet),
+    ("Suspend", Setting::WithJobs),
     ("TXN", Setting::Transactions),
-    ("Usage", Setting::NotYet),
+    ("Usage", Setting::WithJobs),
 ];
 
 /// Why a word of `archive` cannot be used.
@@ -160,6 +163,9 @@ fn order(words: &[String]) -> Result<PurgeOrder, Wrong> {
             (Setting::Jobs, None) => order.archive_jobs = true,
             (Setting::Steps, None) => order.archive_steps = true,
             (Setting::Transactions, None) => order.archive_transactions = true,
+            (Setting::Scripts, None) => order.archive_scripts = true,
+            (Setting::Environments, None) => order.archive_environments = true,
+            (Setting::WithJobs, _) => {}
             _ => return Err(unknown()),
         }
     }
@@ -243,8 +249,8 @@ mod tests {
             PurgeOrder { events: some("1"), archive_events: true, archive_reservations: true, ..PurgeOrder::default() };
         assert_eq!(read(&["events", "purgeeventafter=1", "resv"]), Err(Wrong::Unknown("resv".to_owned())));
         assert_eq!(read(&["events", "purgeeventafter=1", "reservations"]), Ok(events));
-        for word in ["suspend", "purgeusageafter=1", "script=/x"] {
-            assert_eq!(read(&[word]), Err(Wrong::NotYet(word.to_owned())));
-        }
+        let texts = PurgeOrder { archive_scripts: true, archive_environments: true, ..PurgeOrder::default() };
+        assert_eq!(read(&["jobscript", "jobenv", "suspend", "purgeusageafter=1"]), Ok(texts));
+        assert_eq!(read(&["script=/x"]), Err(Wrong::NotYet("script=/x".to_owned())));
     }
 }

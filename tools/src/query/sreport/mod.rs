@@ -238,7 +238,7 @@ fn report(session: &mut Session, words: &[String]) -> i32 {
 struct Answer {
     entities: Entities,
     rows: Vec<UsageRow>,
-    /// Nodes out of service, for reports of clusters.
+    /// What clusters had, and for reports of clusters nodes out of service.
     events: Vec<EventRow>,
     /// For reports of clusters and reservations.
     reserved: Vec<Reserved>,
@@ -264,12 +264,12 @@ fn ask(session: &mut Session, report: Report, asked: &Asked) -> Result<Answer, A
         Report::Reservation => (Vec::new(), end.min(Timestamp::now())),
         _ => service.usage(&UsageQuestion { start, end, such, by_size, waits: report == Report::Cluster })?,
     };
-    let (mut events, mut reserved) = (Vec::new(), Vec::new());
-    if report == Report::Cluster {
-        let of_nodes = true;
-        let (clusters, start, end) = (clusters.clone(), Some(start), Some(end));
-        events = service.events(&EventQuestion { clusters, start, end, of_nodes, ..EventQuestion::default() })?;
-    }
+    let events = match report {
+        // They have no percentages of a cluster.
+        Report::SizesByAccount | Report::SizesByAccountAndWckey | Report::SizesByWckey => Vec::new(),
+        _ => events(service, report, &clusters, asked.window)?,
+    };
+    let mut reserved = Vec::new();
     if matches!(report, Report::Cluster | Report::Reservation) {
         let of_report = report == Report::Reservation;
         let named = |names: Vec<String>| if of_report { names } else { Vec::new() };
@@ -281,6 +281,28 @@ fn ask(session: &mut Session, report: Report, asked: &Asked) -> Result<Answer, A
         reserved = told.into_iter().map(|(row, used)| Reserved { row, used }).collect();
     }
     Ok(Answer { entities, rows, events, reserved, now, here })
+}
+
+/// What clusters had in the window; with nodes out of service where a report tells those apart.
+fn events(
+    service: &mut Accounts,
+    report: Report,
+    clusters: &[String],
+    window: Window,
+) -> Result<Vec<EventRow>, AccountsError> {
+    let with_nodes = report == Report::Cluster;
+    let question = EventQuestion {
+        clusters: clusters.to_vec(),
+        start: Some(window.start),
+        end: Some(window.end),
+        of_clusters: !with_nodes,
+        ..EventQuestion::default()
+    };
+    match service.events(&question) {
+        // With PrivateData=events, percentages are of what clusters have now.
+        Err(error) if error.is_denial() && !with_nodes => Ok(Vec::new()),
+        told => told,
+    }
 }
 
 /// The names of TRES that there are.
@@ -321,12 +343,12 @@ fn shown(session: &mut Session, report: Report, asked: &Asked) -> Result<i32, Ac
         return Ok(1);
     };
     let (window, units) = (asked.window, session.units);
-    let facts = Facts { entities: &entities, window, now, units, tres: &tres, proper: &full_name };
+    let facts = Facts { entities: &entities, window, now, units, tres: &tres, proper: &full_name, events: &events };
     let several = session.tres.is_some() && tres != [USUAL_TRES];
     let among = asked.clusters().or_else(|| session.clusters.clone()).unwrap_or_else(|| vec![here]);
     let wanted = |cluster: &str| among.is_empty() || among.iter().any(|name| name == cluster);
     let mut text = Vec::new();
-    let recorded = Recorded { rows: &rows, events: &events, reserved: &reserved };
+    let recorded = Recorded { rows: &rows, reserved: &reserved };
     let code = table(&mut text, session, report, asked, (&facts, recorded, several), &wanted);
     let code = match code {
         Ok(code) => code,
