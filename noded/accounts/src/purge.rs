@@ -5,6 +5,7 @@ use crate::{
     database::{Connection, Link, Statement},
     pages::{CHUNK, behind_step},
     store::{Store, StoreError, decoded},
+    texts::{self, Archiving, Text, Words, Work},
 };
 use garrick_accounts::{
     change::Transaction, event::EventRow, reservation::ReservationRow, row::JobRow, step::StepRecord,
@@ -26,6 +27,10 @@ use std::{
 
 /// Rows of a part at most, whatever the site allows: they are held in memory.
 const PART: i64 = 10_000;
+/// Scripts that are read at a time to be archived: each may have some MiB.
+const TEXTS_AT_ONCE: usize = 8;
+/// Bytes of scripts in one file, about: files of an archive are read back whole.
+const TEXT_BYTES: usize = 64 << 20;
 
 /// A line of an archive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +51,17 @@ pub enum Archived {
     Event(EventRow),
     /// A reservation, or a part of one.
     Reservation(ReservationRow),
+    /// A script or an environment of a job.
+    Text {
+        /// `ClusterName`.
+        cluster: String,
+        /// Its job, or its array.
+        job: u32,
+        /// Which.
+        which: Text,
+        /// It.
+        words: Words,
+    },
     /// A record that cannot be read, as it is in the database.
     Unreadable {
         /// Its bytes.
@@ -180,9 +196,9 @@ impl Store {
             if let Some(before) = purge.before(settings.steps) {
                 while self.purge_part(&purge, Kind::Steps, Some((id, name)), before, &mut purged).await? {}
             }
-            for (age, kind) in [(settings.scripts, 1), (settings.environments, 2)] {
+            for (age, which) in [(settings.scripts, Text::Script), (settings.environments, Text::Environment)] {
                 if let Some(before) = purge.before(age) {
-                    purged.texts += self.purge_texts(id, kind, before).await?;
+                    purged.texts += self.purge_texts(&purge, (id, name), which, before).await?;
                 }
             }
             let by_end = [
@@ -222,7 +238,7 @@ impl Store {
                     archive_steps(&mut connection.link(), purge, cluster, &old).await?;
                 }
                 archive(purge, kind, of, &old)?;
-                let steps = delete(connection, kind, &old).await?;
+                let steps = delete(connection, purge, kind, of, &old).await?;
                 if kind == Kind::Jobs {
                     let gone: BTreeSet<(i64, i64)> = old.iter().map(|old| (old.key[0], old.key[1])).collect();
                     writer.known.retain(|(of, job), _| !gone.contains(&(*of, job.0.into())));
@@ -242,22 +258,31 @@ impl Store {
         Ok(true)
     }
 
-    /// Scripts (1) or environments (2) of jobs that ended before that time. How many jobs.
-    async fn purge_texts(&self, cluster: i64, kind: i64, before: Timestamp) -> Result<u64, StoreError> {
-        self.write(async |writer| {
-            let mut tx = writer.connection()?.begin().await?;
-            let old = Statement::of(
-                "DELETE FROM works WHERE cluster = ? AND kind = ? AND NOT EXISTS (SELECT 1 FROM jobs WHERE \
-                 jobs.cluster = works.cluster AND jobs.job = works.job AND (jobs.end_ms IS NULL OR jobs.end_ms >= ?)) \
-                 AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.array_job = works.job \
-                 AND (jobs.end_ms IS NULL OR jobs.end_ms >= ?))",
-            );
-            let gone = tx.link().execute(old.with(cluster).with(kind).with(before.0).with(before.0)).await?;
-            drop_unused_texts(&mut tx.link()).await?;
-            tx.commit().await?;
-            Ok(gone)
-        })
-        .await
+    /// Scripts or environments of jobs that ended before that time, in parts. How many jobs had them.
+    async fn purge_texts(
+        &self,
+        purge: &Purge<'_>,
+        of: (i64, &str),
+        which: Text,
+        before: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let (mut gone, mut behind) = (0, i64::MIN);
+        loop {
+            // They are looked up beside whoever stores something.
+            let old = texts::old(&mut self.reader().await?.link(), of.0, (which, before), behind).await?;
+            let Some(last) = old.last().map(|work| work.job) else { return Ok(gone) };
+            behind = last;
+            gone += self
+                .write(async |writer| {
+                    let mut tx = writer.connection()?.begin().await?;
+                    // A job of that number may have come since.
+                    let still = texts::still_old(&mut tx.link(), of.0, (which, before), &old).await?;
+                    give_up_texts(&mut tx.link(), purge, of, &still).await?;
+                    tx.commit().await?;
+                    Ok(still.len() as u64)
+                })
+                .await?;
+        }
     }
 }
 
@@ -324,7 +349,13 @@ async fn archive_steps(
 }
 
 /// Deletes old rows; with jobs all that is theirs. How many steps went with them.
-async fn delete(connection: &mut Connection, kind: Kind, old: &[Old]) -> Result<u64, StoreError> {
+async fn delete(
+    connection: &mut Connection,
+    purge: &Purge<'_>,
+    kind: Kind,
+    of: Of<'_>,
+    old: &[Old],
+) -> Result<u64, StoreError> {
     let mut tx = connection.begin().await?;
     let mut link = tx.link();
     let mut steps = 0;
@@ -332,10 +363,10 @@ async fn delete(connection: &mut Connection, kind: Kind, old: &[Old]) -> Result<
         let keys: Vec<&[i64]> = old.iter().map(|old| old.key.as_slice()).collect();
         let which = link.dialect().among(kind.key(), &keys);
         let rows = Statement::built(format!("DELETE FROM {} WHERE {which}", kind.table()));
-        if kind != Kind::Jobs {
+        let (Kind::Jobs, Some(of)) = (kind, of) else {
             link.execute(rows).await?;
             continue;
-        }
+        };
         let runs: Vec<[i64; 2]> = old.iter().map(|old| [old.key[0], old.key[2]]).collect();
         let of_runs = link.dialect().among(&["cluster", "sluid"], &runs);
         steps += link.execute(Statement::built(format!("DELETE FROM steps WHERE {of_runs}"))).await?;
@@ -345,32 +376,40 @@ async fn delete(connection: &mut Connection, kind: Kind, old: &[Old]) -> Result<
             works.insert([row.number(0)?, row.number(1)?]);
         }
         link.execute(rows).await?;
-        forget_texts(&mut link, &works.into_iter().collect::<Vec<_>>()).await?;
-    }
-    if kind == Kind::Jobs {
-        drop_unused_texts(&mut link).await?;
+        let last = old.iter().map(|old| old.at).max().unwrap_or_default();
+        let left = texts::without_jobs(&mut link, &works.into_iter().collect::<Vec<_>>(), last).await?;
+        give_up_texts(&mut link, purge, of, &left).await?;
     }
     tx.commit().await?;
     Ok(steps)
 }
 
-/// Jobs that have no runs any more, and arrays without tasks, have no script either.
-async fn forget_texts(link: &mut Link<'_>, jobs: &[[i64; 2]]) -> Result<(), StoreError> {
-    let these = link.dialect().among(&["cluster", "job"], jobs);
-    let forget = format!(
-        "DELETE FROM works WHERE {these} \
-         AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.job = works.job) \
-         AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.array_job = works.job)",
-    );
-    link.execute(Statement::built(forget)).await?;
-    Ok(())
-}
-
-/// Deletes texts that no job has any more.
-async fn drop_unused_texts(link: &mut Link<'_>) -> Result<(), StoreError> {
-    let unused = "DELETE FROM texts WHERE NOT EXISTS (SELECT 1 FROM works WHERE works.hash = texts.hash)";
-    link.execute(Statement::of(unused)).await?;
-    Ok(())
+/// Deletes scripts and environments of jobs, archived before where that is wanted.
+async fn give_up_texts(
+    link: &mut Link<'_>,
+    purge: &Purge<'_>,
+    (cluster, name): (i64, &str),
+    works: &[Work],
+) -> Result<(), StoreError> {
+    let wanted = [
+        (purge.settings.archive_scripts, Text::Script, "job_script"),
+        (purge.settings.archive_environments, Text::Environment, "job_env"),
+    ];
+    for (_, which, word) in wanted.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
+        let of_kind: Vec<&Work> = works.iter().filter(|work| work.which == which).collect();
+        let mut some = of_kind.chunks(TEXTS_AT_ONCE).peekable();
+        while some.peek().is_some() {
+            let (mut file, mut bytes) = (ArchiveFile::create(purge.folder)?, 0);
+            while let Some(some) = some.next_if(|_| bytes < TEXT_BYTES) {
+                for Archiving { job, at, words } in texts::read(link, cluster, which, some).await? {
+                    bytes += words.bytes().len();
+                    file.write(at, &Archived::Text { cluster: name.to_owned(), job, which, words })?;
+                }
+            }
+            file.finish(name, word)?;
+        }
+    }
+    texts::delete(link, cluster, works).await
 }
 
 /// A file of the archive as it is written: it has its name when it is whole and on disk.

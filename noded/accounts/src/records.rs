@@ -8,6 +8,7 @@ use crate::{
     pages::{Cursor, Question},
     purge::Archived,
     store::{Store, StoreError, Writer, decoded, numbers, put_jobs, put_step, signed},
+    texts,
 };
 use garrick_accounts::{
     change::Transaction,
@@ -179,6 +180,9 @@ async fn load(writer: &mut Writer, lines: Vec<Archived>, only_try: bool) -> Resu
             Archived::Event(event) => loaded.note(events::load_event(&mut link, id(&event.cluster)?, &event).await?),
             Archived::Reservation(row) => {
                 loaded.note(events::load_reservation(&mut link, id(&row.cluster)?, &row).await?);
+            }
+            Archived::Text { cluster, job, which, words } => {
+                loaded.note(texts::load(&mut link, id(&cluster)?, (job, which), &words).await?);
             }
             Archived::Transaction(one) => transactions.push(one),
             Archived::Unreadable { .. } => tracing::warn!("a record of an archive was damaged before"),

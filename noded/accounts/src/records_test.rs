@@ -1,6 +1,9 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::testing::{HOUR, LOG, ended, filled, on_each};
+use crate::{
+    testing::{HOUR, LOG, ended, filled, on_each},
+    texts::Text,
+};
 use garrick_accounts::{
     change::{Action, Actor, Change, edit::QosEdit},
     filter::JobFilter,
@@ -124,6 +127,53 @@ fn archives_are_read_back_and_nothing_is_doubled() {
         let steps = store.reader().await.unwrap().link().row(steps).await.unwrap().unwrap();
         assert_eq!(steps.number(0).unwrap(), 6);
     });
+}
+
+#[test]
+fn scripts_are_archived_and_read_back() {
+    on_each(async |place| {
+        let store = filled(place, 3).await;
+        let age = Some(Age { count: 1, unit: AgeUnit::Hours });
+        let folder = place.folder.join("archive");
+        let settings = PurgeSettings {
+            scripts: age,
+            archive_scripts: true,
+            archive_environments: true,
+            folder: Some(folder.clone()),
+            ..PurgeSettings::default()
+        };
+        let script = async |run| store.text(Sluid(run), Text::Script).await.unwrap().unwrap().1;
+        let before = script(1).await;
+        assert!(before.is_some());
+        let purged = store.purge(&settings, Timestamp(9 * HOUR)).await.unwrap();
+        assert_eq!((purged.texts, script(1).await, script(7).await), (3, None, before.clone()));
+        let files = archives(&folder);
+        let name = files[0].file_name().unwrap().to_string_lossy().into_owned();
+        assert!(files.len() == 1 && name.starts_with("c_job_script_table_archive_"), "{files:?}");
+        assert_eq!(store.load(&files[0], false).await.unwrap(), Loaded { new: 3, known: 0 });
+        assert_eq!(store.load(&files[0], false).await.unwrap(), Loaded { new: 0, known: 3 });
+        assert_eq!(script(1).await, before);
+        // With their jobs it is the same; what another job has stays.
+        let jobs = PurgeSettings { scripts: None, jobs: age, ..settings };
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(store.purge(&jobs, Timestamp(9 * HOUR)).await.unwrap().jobs, 3);
+        assert_eq!((archives(&folder).len(), script(7).await), (1, before));
+        let texts = Statement::of("SELECT COUNT(*) FROM texts");
+        let texts = store.reader().await.unwrap().link().row(texts).await.unwrap().unwrap();
+        assert_eq!(texts.number(0).unwrap(), 1);
+    });
+}
+
+/// Bytes that are no text too.
+#[test]
+fn an_archived_text_is_what_it_was() {
+    let told = [&b"#!/bin/sh\n"[..], b"\xff\x00"].map(|bytes| {
+        let line = Archived::Text { cluster: "c".to_owned(), job: 1, which: Text::Environment, words: bytes.into() };
+        let text = serde_json::to_string(&line).unwrap();
+        assert_eq!(serde_json::from_str::<Archived>(&text).unwrap(), line);
+        text
+    });
+    assert!(told[0].contains("\"#!/bin/sh\\n\"") && told[1].contains("[255,0]"), "{told:?}");
 }
 
 #[test]

@@ -10,7 +10,11 @@ use crate::{
 };
 use garrick_accounts::row::JobRow;
 use garrick_events::records::job::JobRecord;
-use garrick_model::ids::{JobId, Sluid};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{
     borrow::Cow,
@@ -21,13 +25,62 @@ const TEXTS: Table = Table { name: "texts", columns: &["hash", "body"], key: 1, 
 const WORKS: Table =
     Table { name: "works", columns: &["cluster", "job", "kind", "hash"], key: 3, there: There::Replaced };
 
+/// Hashes of one statement: databases take only so many values.
+const HASHES: usize = 500;
+
 /// A text of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Text {
     /// The batch script, as it was submitted.
     Script = 1,
     /// The environment, a line for each variable.
     Environment = 2,
+}
+
+/// A text as it is archived: most are UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Words {
+    /// It is UTF-8.
+    Text(String),
+    /// It is not.
+    Bytes(Vec<u8>),
+}
+
+impl From<&[u8]> for Words {
+    fn from(bytes: &[u8]) -> Self {
+        std::str::from_utf8(bytes).map_or_else(|_| Self::Bytes(bytes.to_vec()), |text| Self::Text(text.to_owned()))
+    }
+}
+
+impl Words {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// A text of a job that is given up.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    /// Its job, or its array.
+    pub(crate) job: i64,
+    /// Which.
+    pub(crate) which: Text,
+    hash: Vec<u8>,
+    /// When its job ended, milliseconds.
+    at: i64,
+}
+
+/// A text that is archived.
+pub(crate) struct Archiving {
+    pub(crate) job: u32,
+    /// When its job ended, milliseconds.
+    pub(crate) at: i64,
+    pub(crate) words: Words,
 }
 
 impl Store {
@@ -109,4 +162,118 @@ impl<'r> Texts<'r> {
             .map(|((job, kind), hash)| vec![cluster.into(), (*job).into(), (*kind).into(), hash.as_slice().into()]);
         Ok(link.put(&WORKS, works.collect()).await?)
     }
+}
+
+/// No job of that number, and no task of such an array, goes on or ended later.
+const IS_OLD: &str = "NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.job = works.job \
+     AND (jobs.end_ms IS NULL OR jobs.end_ms >= ?)) \
+     AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.array_job = works.job \
+     AND (jobs.end_ms IS NULL OR jobs.end_ms >= ?))";
+
+/// A thousand texts of jobs that ended before that time, by job, behind that job.
+pub(crate) async fn old(
+    link: &mut Link<'_>,
+    cluster: i64,
+    (which, before): (Text, Timestamp),
+    behind: i64,
+) -> Result<Vec<Work>, StoreError> {
+    let mut sql = Statement::built(format!("SELECT job, kind, hash FROM works WHERE {IS_OLD}"));
+    sql = sql.with(before.0).with(before.0);
+    sql.push_with(" AND cluster = ", cluster).push_with(" AND kind = ", which as i64).push_with(" AND job > ", behind);
+    sql.push(format_args!(" ORDER BY job LIMIT {CHUNK}"));
+    works(link, sql, before.0).await
+}
+
+/// Those of these that are still old.
+pub(crate) async fn still_old(
+    link: &mut Link<'_>,
+    cluster: i64,
+    (which, before): (Text, Timestamp),
+    known: &[Work],
+) -> Result<Vec<Work>, StoreError> {
+    let keys: Vec<[i64; 3]> = known.iter().map(|work| [cluster, work.job, which as i64]).collect();
+    let these = link.dialect().among(&["cluster", "job", "kind"], &keys);
+    let sql = Statement::built(format!("SELECT job, kind, hash FROM works WHERE {IS_OLD} AND {these}"));
+    works(link, sql.with(before.0).with(before.0), before.0).await
+}
+
+/// Texts of these jobs that have no runs any more, and of arrays without tasks. `at`: when they ended.
+pub(crate) async fn without_jobs(link: &mut Link<'_>, jobs: &[[i64; 2]], at: i64) -> Result<Vec<Work>, StoreError> {
+    let these = link.dialect().among(&["cluster", "job"], jobs);
+    let left = format!(
+        "SELECT job, kind, hash FROM works WHERE {these} \
+         AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.job = works.job) \
+         AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.array_job = works.job)",
+    );
+    works(link, Statement::built(left), at).await
+}
+
+async fn works(link: &mut Link<'_>, sql: Statement<'_>, at: i64) -> Result<Vec<Work>, StoreError> {
+    let mut all = Vec::new();
+    for row in &link.rows(sql).await? {
+        let which = if row.number(1)? == Text::Script as i64 { Text::Script } else { Text::Environment };
+        all.push(Work { job: row.number(0)?, which, hash: row.bytes(2)?.to_vec(), at });
+    }
+    Ok(all)
+}
+
+/// What these are.
+pub(crate) async fn read(
+    link: &mut Link<'_>,
+    cluster: i64,
+    which: Text,
+    some: &[&Work],
+) -> Result<Vec<Archiving>, StoreError> {
+    if some.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys: Vec<[i64; 3]> = some.iter().map(|work| [cluster, work.job, which as i64]).collect();
+    let these = link.dialect().among(&["works.cluster", "works.job", "works.kind"], &keys);
+    let sql = format!("SELECT works.job, texts.body FROM works JOIN texts ON texts.hash = works.hash WHERE {these}");
+    let mut all = Vec::new();
+    for row in &link.rows(Statement::built(sql)).await? {
+        let job = row.number(0)?;
+        let at = some.iter().find(|work| work.job == job).map_or(0, |work| work.at);
+        all.push(Archiving { job: u32::try_from(job).unwrap_or(u32::MAX), at, words: row.bytes(1)?.into() });
+    }
+    Ok(all)
+}
+
+/// Jobs do not have these any more. Texts that no job has then go too: only these are looked at.
+pub(crate) async fn delete(link: &mut Link<'_>, cluster: i64, works: &[Work]) -> Result<(), StoreError> {
+    for some in works.chunks(CHUNK) {
+        let keys: Vec<[i64; 3]> = some.iter().map(|work| [cluster, work.job, work.which as i64]).collect();
+        let these = link.dialect().among(&["cluster", "job", "kind"], &keys);
+        link.execute(Statement::built(format!("DELETE FROM works WHERE {these}"))).await?;
+    }
+    let hashes: BTreeSet<&[u8]> = works.iter().map(|work| work.hash.as_slice()).collect();
+    let hashes: Vec<&[u8]> = hashes.into_iter().collect();
+    for some in hashes.chunks(HASHES) {
+        let mut sql = Statement::built("DELETE FROM texts WHERE hash IN (");
+        for (number, hash) in some.iter().enumerate() {
+            sql.push_with(if number == 0 { "" } else { ", " }, *hash);
+        }
+        sql.push(") AND NOT EXISTS (SELECT 1 FROM works WHERE works.hash = texts.hash)");
+        link.execute(sql).await?;
+    }
+    Ok(())
+}
+
+/// A text of an archive. True: its job had none.
+pub(crate) async fn load(
+    link: &mut Link<'_>,
+    cluster: i64,
+    (job, which): (u32, Text),
+    words: &Words,
+) -> Result<bool, StoreError> {
+    let known = Statement::of("SELECT 1 FROM works WHERE cluster = ? AND job = ? AND kind = ?");
+    let known = known.with(cluster).with(i64::from(job)).with(which as i64);
+    let is_new = link.row(known).await?.is_none();
+    if is_new {
+        let hash: [u8; 32] = Sha256::digest(words.bytes()).into();
+        link.put(&TEXTS, vec![vec![hash.as_slice().into(), words.bytes().into()]]).await?;
+        let work = vec![cluster.into(), i64::from(job).into(), (which as i64).into(), hash.as_slice().into()];
+        link.put(&WORKS, vec![work]).await?;
+    }
+    Ok(is_new)
 }
