@@ -106,6 +106,8 @@ pub enum Kept {
     Entities(EntitiesPart),
     /// It does not take it; the connection ends.
     Refused(String),
+    /// It works on what it was sent last, which takes a while. The answer follows.
+    Working,
 }
 
 /// First frame of a command's conversation that a controller passes on to a service on another host; then come
@@ -346,6 +348,8 @@ pub enum AccountsReply {
     Statistics(Box<Statistics>),
     /// It was not answered.
     Refused(AccountsRefusal),
+    /// It is worked on, which takes a while. The answer follows.
+    Working,
 }
 
 /// Why a question was not answered.

@@ -35,7 +35,10 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tokio::{
@@ -95,6 +98,8 @@ pub struct Store {
     pub(crate) archive: PathBuf,
     /// `None`: it is a file.
     server: Option<Server>,
+    /// Which of the server's hosts answered.
+    host: AtomicUsize,
     writer: Mutex<Writer>,
     /// Accounts, users, associations and QOS, as they are on disk.
     entities: watch::Sender<Arc<Entities>>,
@@ -169,6 +174,7 @@ impl Store {
             return Ok(Self {
                 archive,
                 server: None,
+                host: AtomicUsize::default(),
                 writer: Mutex::new(Writer::with(Some(connection))),
                 entities: watch::Sender::new(entities),
                 readers: RwLock::new(readers),
@@ -178,6 +184,7 @@ impl Store {
         let store = Self {
             archive,
             server: Some(server),
+            host: AtomicUsize::default(),
             writer: Mutex::new(Writer::with(None)),
             entities: watch::Sender::default(),
             readers,
@@ -186,6 +193,15 @@ impl Store {
             Ok(()) | Err(StoreError::Away(_)) => Ok(store),
             Err(error) => Err(error),
         }
+    }
+
+    /// The same, with another way to look whether a server is there.
+    #[cfg(test)]
+    pub(crate) fn watched(mut self, watch: connect::Watch) -> Self {
+        if let Some(server) = &mut self.server {
+            server.watch = watch;
+        }
+        self
     }
 
     /// Opens a database file.
@@ -210,7 +226,12 @@ impl Store {
         let mut writer = self.writer.lock().await;
         let Some(server) = &self.server else { return what(&mut writer).await };
         self.connect(server, &mut writer).await?;
-        match what(&mut writer).await {
+        let done = tokio::select! {
+            biased;
+            done = what(&mut writer) => done,
+            () = self.until_silent() => Err(StoreError::Away("no answer".to_owned())),
+        };
+        match done {
             Err(error) if error.is_lost() => {
                 writer.lose();
                 tracing::error!(%error, "the database is lost, and will be tried again");
@@ -220,6 +241,14 @@ impl Store {
                 writer.used = Instant::now();
                 done
             }
+        }
+    }
+
+    /// Waits until the database's server does not answer any more. A file does.
+    pub async fn until_silent(&self) {
+        match &self.server {
+            Some(server) => server.until_silent(self.host.load(Ordering::Relaxed)).await,
+            None => std::future::pending().await,
         }
     }
 
@@ -288,6 +317,7 @@ impl Store {
             is_other
         });
         *self.readers.write().unwrap_or_else(PoisonError::into_inner) = server.readers(host);
+        self.host.store(host, Ordering::Relaxed);
         Ok(connection)
     }
 

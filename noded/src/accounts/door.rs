@@ -27,6 +27,7 @@ use garrick_model::{
     time::Timestamp,
 };
 use garrick_transport::{DoorConn, DoorListener, LinkError, Receiver, Sender};
+use serde::Serialize;
 use serde_bytes::ByteBuf;
 use std::{
     collections::HashMap,
@@ -36,7 +37,7 @@ use std::{
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit},
-    time::timeout,
+    time::{interval_at, timeout},
 };
 
 /// Questions of one user that are being answered at a time: half of all.
@@ -45,6 +46,8 @@ const OF_USER: usize = 2;
 const MOST_OF_OTHERS: usize = 64 << 10;
 /// A conversation without a question for so long ends.
 const IDLE: Duration = Duration::from_secs(600);
+/// Who waits for an answer is told so often that it is worked on: far more often than he gives up.
+const STILL_WORKING: Duration = Duration::from_secs(30);
 
 /// What the conversations share.
 #[derive(Clone)]
@@ -200,7 +203,7 @@ impl World {
                 entities.mark_changed();
             }
             let begun = Instant::now();
-            let kept = self.keep(&mut followed, message, &feeder).await;
+            let kept = working(&replies, || Kept::Working, STILL_WORKING, self.keep(&mut followed, message, &feeder)).await;
             self.clockwork.note("Feed", feeder.uid, begun);
             let reply = match kept {
                 Ok(None) => continue,
@@ -352,7 +355,10 @@ impl World {
                     self.clockwork.note(kind, caller.caller.uid, begun);
                     continue;
                 }
-                request => self.answer(request, &caller, &mut cursor).await,
+                request => {
+                    let answer = self.answer(request, &caller, &mut cursor);
+                    working(&replies, || AccountsReply::Working, STILL_WORKING, answer).await
+                }
             };
             self.clockwork.note(kind, caller.caller.uid, begun);
             may_speak_for_others = false;
@@ -373,7 +379,15 @@ impl World {
                 None => return AccountsReply::Refused(AccountsRefusal::Busy),
             },
         };
-        let reply = self.answered(request, caller, cursor).await;
+        let is_read = is_only_read(&request);
+        let answered = self.answered(request, caller, cursor);
+        let reply = tokio::select! {
+            biased;
+            reply = answered => reply,
+            () = self.store.until_silent(), if is_read => {
+                failed(StoreError::Away("its server does not answer any more".to_owned()))
+            }
+        };
         drop(turn);
         reply
     }
@@ -576,10 +590,44 @@ impl World {
     }
 }
 
+/// Does some work, and tells whoever waits for it that it goes on. It does, though nobody may wait for it any more.
+async fn working<M: Serialize, T>(
+    replies: &Sender<M>,
+    message: impl Fn() -> M,
+    every: Duration,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut ticks = interval_at(tokio::time::Instant::now() + every, every);
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            // Who does not read what he is told knows anyway that something is coming.
+            _ = ticks.tick() => drop(replies.try_send(&traced(message()))),
+        }
+    }
+}
+
 /// Nothing is known while the database is away, and nobody may anything.
 const fn needs_database(request: &AccountsRequest) -> bool {
     use AccountsRequest::{Config, OnBehalfOf, OnBehalfOfOrdinary};
     !matches!(request, Config | OnBehalfOf(_) | OnBehalfOfOrdinary(_))
+}
+
+/// Questions that only read: they may be given up at any time.
+const fn is_only_read(request: &AccountsRequest) -> bool {
+    use AccountsRequest::{Environment, Events, Jobs, Reservations, Script, Transactions, Usage};
+    matches!(
+        request,
+        Jobs { .. }
+            | Usage { .. }
+            | Events { .. }
+            | Reservations { .. }
+            | Transactions { .. }
+            | Script(_)
+            | Environment(_)
+    )
 }
 
 /// Where the records are, as Slurm shows it: without the password.
@@ -619,7 +667,27 @@ pub(super) fn failed(error: StoreError) -> AccountsReply {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[tokio::test]
+    async fn who_waits_is_told_that_it_is_worked_on() {
+        let dir = garrick_kernel::scratch::Scratch::new("still-working");
+        let mut listener = DoorListener::bind(&dir.join("door"), "test").unwrap();
+        let door = dir.join("door");
+        let (asks, answers) =
+            tokio::join!(DoorConn::connect(&door, LinkKind::CommandToAccounts, "test"), listener.accept());
+        let (replies, _requests) = answers.unwrap().split::<AccountsReply, AccountsRequest>();
+        let (_questions, mut heard) = asks.unwrap().split::<AccountsRequest, AccountsReply>();
+        // It takes until that was heard three times.
+        let work = async {
+            for _ in 0..3 {
+                assert!(matches!(heard.recv().await, Ok(Some(said)) if said.msg == AccountsReply::Working));
+            }
+            7
+        };
+        assert_eq!(working(&replies, || AccountsReply::Working, Duration::from_millis(1), work).await, 7);
+    }
 
     #[test]
     fn a_number_counts_where_both_hosts_mean_the_same_user() {

@@ -328,6 +328,8 @@ impl AccountingFeed {
                         link.copy.take(&part).await?;
                         continue;
                     }
+                    // On a snapshot's last part, which is not answered by itself.
+                    Some(Kept::Working) => continue,
                     Some(Kept::Refused(why)) => return Err(FeedError::Refused(why)),
                     Some(_) => return Err(FeedError::Unexpected),
                     None => return Err(FeedError::Closed),
@@ -484,12 +486,13 @@ impl Copy {
 
 impl Link {
     async fn answer(&mut self) -> Result<Kept, FeedError> {
-        let deadline = Instant::now() + PATIENCE;
+        let mut deadline = Instant::now() + PATIENCE;
         loop {
             let answer = timeout_at(deadline, self.replies.recv()).await;
             match answer.map_err(|_| FeedError::Silent)??.map(|said| said.msg) {
                 Some(Kept::Refused(why)) => return Err(FeedError::Refused(why)),
                 Some(Kept::Entities(part)) => self.copy.take(&part).await?,
+                Some(Kept::Working) => deadline = Instant::now() + PATIENCE,
                 Some(kept) => return Ok(kept),
                 None => return Err(FeedError::Closed),
             }
@@ -506,6 +509,7 @@ impl Link {
                 sent = &mut sending => return Ok(sent?),
                 said = replies.recv() => match said?.map(|said| said.msg) {
                     Some(Kept::Entities(part)) => copy.take(&part).await?,
+                    Some(Kept::Working) => {}
                     Some(Kept::Refused(why)) => return Err(FeedError::Refused(why)),
                     Some(_) => return Err(FeedError::Unexpected),
                     None => return Err(FeedError::Closed),

@@ -16,7 +16,7 @@ use garrick_frame::DoorClient;
 use garrick_model::{entities::Entities, time::Timestamp};
 use std::time::Duration;
 
-/// How long a page of an answer may take: the database reads as many rows as it must.
+/// How long the service may be silent: where an answer takes longer it says that it works on it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A question that was not answered.
@@ -96,10 +96,13 @@ impl Accounts {
 
     /// The next answer, or part of one.
     fn answer(&mut self) -> Result<AccountsReply, AccountsError> {
-        match self.door.recv().map_err(ClusterError::from)? {
-            AccountsReply::Refused(AccountsRefusal::Off) => Err(AccountsError::Off),
-            AccountsReply::Refused(refusal) => Err(AccountsError::Refused(refusal)),
-            reply => Ok(reply),
+        loop {
+            return match self.door.recv().map_err(ClusterError::from)? {
+                AccountsReply::Working => continue,
+                AccountsReply::Refused(AccountsRefusal::Off) => Err(AccountsError::Off),
+                AccountsReply::Refused(refusal) => Err(AccountsError::Refused(refusal)),
+                reply => Ok(reply),
+            };
         }
     }
 

@@ -181,9 +181,22 @@ impl Server {
 
     /// A process works in its folder of data.
     fn has_processes(&self) -> bool {
+        !self.processes().is_empty()
+    }
+
+    /// Numbers of the processes that work in its folder of data.
+    fn processes(&self) -> Vec<String> {
         let data = self.folder.join("data");
         let there = fs::read_dir("/proc").unwrap().flatten();
-        there.filter_map(|process| fs::read_link(process.path().join("cwd")).ok()).any(|cwd| cwd == data)
+        let works = there.filter(|process| fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == data));
+        works.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// Lets it fall silent, with all connections open, or go on.
+    pub fn freeze(&self, frozen: bool) {
+        let signal = if frozen { "-STOP" } else { "-CONT" };
+        let told = Command::new("kill").arg(signal).args(self.processes()).status().unwrap();
+        assert!(told.success(), "{told}");
     }
 
     /// Starts it, and waits until it answers.

@@ -26,6 +26,8 @@ const READERS: u32 = 4;
 const BUSY: Duration = Duration::from_secs(30);
 /// A server that takes longer to answer is not there.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// So many looks in a row that find nobody mean that a server is gone.
+const FAILURES: u32 = 3;
 /// Of PostgreSQL's locks, which are numbers: `garrick` and a version.
 const LOCK: i64 = 0x0067_6172_7269_636b;
 /// A service whose host is gone loses its lock after a minute.
@@ -90,6 +92,23 @@ pub(crate) async fn open_file(path: &Path) -> Result<(Connection, Readers), Stor
 pub(crate) struct Server {
     /// The server, and its backup.
     hosts: Vec<Host>,
+    /// While something takes long.
+    pub(crate) watch: Watch,
+}
+
+/// How it is looked whether a server is there, while something takes long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watch {
+    /// Between two looks.
+    pub(crate) every: Duration,
+    /// One that answers later is not there.
+    pub(crate) patience: Duration,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self { every: Duration::from_secs(20), patience: PATIENCE }
+    }
 }
 
 struct Host {
@@ -121,7 +140,7 @@ impl Server {
         };
         let hosts: Vec<Host> =
             [Some(&storage.host), storage.backup.as_ref()].into_iter().flatten().filter_map(host).collect();
-        Ok((!hosts.is_empty()).then_some(Self { hosts }))
+        Ok((!hosts.is_empty()).then(|| Self { hosts, watch: Watch::default() }))
     }
 
     /// Connections for questions to the host of that number.
@@ -145,6 +164,21 @@ impl Server {
     /// For messages.
     pub(crate) fn name(&self) -> &str {
         &self.hosts[0].name
+    }
+
+    /// Waits until the host of that number does not answer any more, for somebody who waits for an answer of it. New connections are
+    /// tried: what is asked over one that is there would wait too.
+    pub(crate) async fn until_silent(&self, host: usize) {
+        let host = &self.hosts[host.min(self.hosts.len() - 1)];
+        let mut failures = 0;
+        while failures < FAILURES {
+            tokio::time::sleep(self.watch.every).await;
+            match timeout(self.watch.patience, host.connect()).await {
+                // It may have too many connections.
+                Ok(Ok(_) | Err(sqlx::Error::Database(_))) => failures = 0,
+                _ => failures += 1,
+            }
+        }
     }
 
     /// Connects to write: to the first host that answers, which has that number. Its tables are as this program has them.

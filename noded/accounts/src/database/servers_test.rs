@@ -1,7 +1,7 @@
 //! Against PostgreSQL and MariaDB: servers that are killed, away, shared or unwilling.
 #![allow(clippy::unwrap_used)]
 
-use super::{Statement, dialect::Dialect};
+use super::{Statement, connect::Watch, dialect::Dialect};
 use crate::{
     pages::{Cursor, Question},
     store::{Store, StoreError},
@@ -26,6 +26,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 const BOTH: [Program; 2] = [Program::Postgres, Program::MariaDb];
@@ -158,6 +159,25 @@ fn a_server_that_is_away_is_said_to_be_and_used_again_when_it_is_back() {
         assert_eq!(all(&store).await.unwrap(), []);
         assert_eq!(store.entities(), known);
         assert!(!told.has_changed().unwrap(), "nothing else was said of accounts");
+    });
+}
+
+/// Its host hangs, say: nothing is closed, and nothing is answered.
+#[test]
+fn a_server_that_falls_silent_is_not_waited_for() {
+    with_own_servers(async |place, server| {
+        let short = Duration::from_millis(100);
+        let store = place.open().await.watched(Watch { every: short, patience: short });
+        store.follow("c", LOG).await.unwrap();
+        server.freeze(true);
+        let said = store.follow("c", LOG).await.unwrap_err();
+        assert!(matches!(said, StoreError::Away(_)), "{said}");
+        store.until_silent().await;
+        server.freeze(false);
+        while store.ready().await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        store.follow("c", LOG).await.unwrap();
     });
 }
 
