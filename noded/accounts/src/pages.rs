@@ -12,7 +12,7 @@ use garrick_accounts::{
     step::StepRecord,
 };
 use garrick_model::ids::{JobId, Sluid, StepKey};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Bytes of bodies in one answer, about.
 const PAGE_BYTES: usize = 512 << 10;
@@ -22,6 +22,10 @@ const LOOKED_AT: usize = 20_000;
 const KEYS: usize = LOOKED_AT;
 /// Rows that are read at a time ([`behind_step`] has it in its text).
 pub(crate) const CHUNK: usize = 1_000;
+/// Runs whose first steps are read with one statement: SQLite takes 500 parts at most.
+const RUNS_AT_ONCE: usize = 100;
+/// Steps of each that are read so.
+const FIRST_STEPS: usize = 50;
 /// Values in a list of a statement. With more, all rows are compared here.
 const LISTED: usize = 200;
 
@@ -205,32 +209,74 @@ async fn with_steps(link: &mut Link<'_>, found: Found, question: &Question<'_>) 
     let mut page = Page { jobs: Vec::new(), next: found.next };
     let mut bytes = found.bytes;
     let resumed = question.after.and_then(|end| Some((end.sluid, end.step?)));
-    for (cluster, row) in found.rows {
-        let after = resumed.filter(|(sluid, _)| *sluid == row.sluid).map(|(_, step)| step);
-        let end = |step| PageEnd { cluster: row.cluster.clone(), job: row.job.0, sluid: row.sluid, step };
-        let (steps, more) = steps_of(link, (cluster, row.job, row.sluid), after, &mut bytes).await?;
-        let cut = more.then(|| steps.last().map(|last: &StepRecord| last.key)).flatten();
-        let next = end(cut);
-        page.jobs.push(JobWithSteps { row, steps });
-        if more || bytes >= 2 * PAGE_BYTES {
-            page.next = Some(next);
-            return Ok(page);
+    let mut rows = found.rows.into_iter();
+    while !rows.as_slice().is_empty() {
+        let runs: Vec<(i64, JobRow)> = rows.by_ref().take(RUNS_AT_ONCE).collect();
+        let mut first = first_steps(link, &runs).await?;
+        for (cluster, row) in runs {
+            let after = resumed.filter(|(sluid, _)| *sluid == row.sluid).map(|(_, step)| step);
+            let end = |step| PageEnd { cluster: row.cluster.clone(), job: row.job.0, sluid: row.sluid, step };
+            let first = first.remove(&(cluster, signed(row.sluid.0))).unwrap_or_default();
+            let (steps, more) = steps_of(link, (cluster, row.job, row.sluid), (first, after), &mut bytes).await?;
+            let cut = more.then(|| steps.last().map(|last: &StepRecord| last.key)).flatten();
+            let next = end(cut);
+            page.jobs.push(JobWithSteps { row, steps });
+            if more || bytes >= 2 * PAGE_BYTES {
+                page.next = Some(next);
+                return Ok(page);
+            }
         }
     }
     Ok(page)
 }
 
-/// Steps of a run after one, and whether there are more.
+/// The first steps of many runs, by cluster and run, with one statement: most runs have no more. Each part of it has its own limit, so
+/// that a run with millions costs no more than others.
+async fn first_steps(
+    link: &mut Link<'_>,
+    runs: &[(i64, JobRow)],
+) -> Result<HashMap<(i64, i64), Vec<Row>>, StoreError> {
+    let mut sql = Statement::built("");
+    for (number, (cluster, row)) in runs.iter().enumerate() {
+        sql.push(if number == 0 { "" } else { " UNION ALL " });
+        let run = signed(row.sluid.0);
+        sql.push(format_args!(
+            "SELECT * FROM (SELECT step, task, body, cluster, sluid FROM steps WHERE cluster = {cluster} AND sluid = {run} \
+             ORDER BY step, task LIMIT {FIRST_STEPS}) AS run{number}"
+        ));
+    }
+    let mut first: HashMap<(i64, i64), Vec<Row>> = HashMap::new();
+    for row in link.rows(sql).await? {
+        first.entry((row.number(3)?, row.number(4)?)).or_default().push(row);
+    }
+    for rows in first.values_mut() {
+        let mut placed = Vec::with_capacity(rows.len());
+        for row in rows.drain(..) {
+            placed.push(((row.number(0)?, row.number(1)?), row));
+        }
+        // The parts have an order, the whole has none.
+        placed.sort_by_key(|(place, _)| *place);
+        rows.extend(placed.into_iter().map(|(_, row)| row));
+    }
+    Ok(first)
+}
+
+/// Steps of a run after one, and whether there are more. `first`: its first steps, as far as one statement has them.
 async fn steps_of(
     link: &mut Link<'_>,
     (cluster, job, sluid): (i64, JobId, Sluid),
-    after: Option<StepKey>,
+    (first, after): (Vec<Row>, Option<StepKey>),
     bytes: &mut usize,
 ) -> Result<(Vec<StepRecord>, bool), StoreError> {
     let mut place = after.map(numbers);
     let mut steps = Vec::new();
+    // What is known already, at the beginning.
+    let mut known = Some(first).filter(|_| place.is_none());
     loop {
-        let chunk = link.rows(behind_step(link.dialect(), cluster, signed(sluid.0), place)).await?;
+        let (chunk, most) = match known.take() {
+            Some(first) => (first, FIRST_STEPS),
+            None => (link.rows(behind_step(link.dialect(), cluster, signed(sluid.0), place)).await?, CHUNK),
+        };
         for row in &chunk {
             if *bytes >= 2 * PAGE_BYTES && !steps.is_empty() {
                 return Ok((steps, true));
@@ -240,7 +286,7 @@ async fn steps_of(
             *bytes += body.len();
             steps.extend(readable::<StepRecord>(body, job));
         }
-        if chunk.len() < CHUNK {
+        if chunk.len() < most {
             return Ok((steps, false));
         }
     }

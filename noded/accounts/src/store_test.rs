@@ -239,3 +239,28 @@ fn without_new_jobs_those_that_are_recorded_go_on() {
         assert_eq!(told, [(1, Some(Timestamp(5)), true)]);
     });
 }
+
+/// More runs than one statement asks for, one of them with more steps than it gives.
+#[test]
+fn steps_of_many_runs_are_read_together() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let count = |job: u32| if job == 120 { 1_300 } else { job % 3 };
+        let mut events = Vec::new();
+        for job in 1..=250 {
+            let keys = (0..count(job)).map(|step| if step == 0 { StepKey::BATCH } else { StepKey::number(step) });
+            events.extend([submitted(job), report(job, keys, StepState::Completed), ended(job, 5)]);
+        }
+        store.keep(&of, Position(0), Position(1), events).await.unwrap();
+        let jobs = all(&store, &JobFilter::default()).await;
+        assert_eq!(jobs.len(), 250);
+        for job in &jobs {
+            let keys: Vec<StepKey> = job.steps.iter().map(|step| step.key).collect();
+            let numbered = (1..count(job.row.job.0)).map(StepKey::number);
+            let wanted: Vec<StepKey> = std::iter::once(StepKey::BATCH).filter(|_| count(job.row.job.0) > 0).chain(numbered).collect();
+            assert_eq!(keys, wanted, "{}", job.row.job);
+        }
+    });
+}
