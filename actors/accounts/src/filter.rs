@@ -68,6 +68,34 @@ pub struct JobFilter {
     pub duplicates: bool,
 }
 
+/// Whose rows somebody sees, or may change, who sees his own only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// His number.
+    pub uid: u32,
+    /// Where the service's host does not know that number: the cluster that he asks from, and his name there. On other clusters the
+    /// number may be somebody else's, unless it had his name there.
+    pub elsewhere: Option<(String, Option<String>)>,
+}
+
+impl Owner {
+    /// One whom the service's host knows: a number is the same user's everywhere.
+    pub const fn known(uid: u32) -> Self {
+        Self { uid, elsewhere: None }
+    }
+
+    /// Is a row of that number his, which that cluster has with that name?
+    pub fn is(&self, uid: u32, cluster: &str, user: &str) -> bool {
+        let same = |(own, name): &(String, Option<String>)| own == cluster || name.as_deref() == Some(user);
+        self.uid == uid && self.elsewhere.as_ref().is_none_or(same)
+    }
+
+    /// Is it his?
+    pub fn has(&self, row: &JobRow) -> bool {
+        self.is(row.uid, &row.cluster, &row.user)
+    }
+}
+
 /// Longest list of a question.
 pub const MOST_LISTED: usize = 4096;
 /// Ranges of tasks in a question, all together: each row is compared with them.
@@ -201,6 +229,22 @@ mod tests {
     fn window(start: i64, end: i64, states: &[JobState]) -> JobFilter {
         let (start, end) = (Some(Timestamp(start)), Some(Timestamp(end)));
         JobFilter { start, end, states: states.to_vec(), ..JobFilter::default() }
+    }
+
+    #[test]
+    fn a_number_of_an_unknown_user_is_his_on_his_cluster_and_under_his_name() {
+        let known = Owner::known(7);
+        assert!(known.is(7, "birch", "bob") && !known.is(8, "birch", "bob"));
+        let unknown = |name: Option<&str>| Owner {
+            uid: 7,
+            elsewhere: Some(("maple".to_owned(), name.map(str::to_owned))),
+        };
+        let alice = unknown(Some("alice"));
+        assert!(alice.is(7, "maple", "alice") && alice.is(7, "birch", "alice"));
+        // He was called otherwise when he submitted it.
+        assert!(alice.is(7, "maple", "ann"));
+        assert!(!alice.is(7, "birch", "bob") && !alice.is(8, "birch", "alice"));
+        assert!(unknown(None).is(7, "maple", "x") && !unknown(None).is(7, "birch", "x"));
     }
 
     #[test]

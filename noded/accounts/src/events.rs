@@ -3,6 +3,7 @@
 
 use crate::{
     database::{Link, Statement},
+    pages::LISTED,
     store::{FORM, Followed, Store, StoreError, column, decoded, encoded},
 };
 use garrick_accounts::{
@@ -13,7 +14,10 @@ use garrick_accounts::{
 use garrick_events::records::node::SavedNode;
 use garrick_model::{hostlist, reservation::Reservation, time::Timestamp};
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashSet},
+};
 
 /// Rows of one answer: far below what a frame may have.
 const IN_ANSWER: i64 = 500;
@@ -31,8 +35,20 @@ impl Store {
     /// Events that are asked for, behind that place.
     pub async fn events(&self, question: &EventQuestion, after: Option<i64>) -> Result<Part<EventRow>, StoreError> {
         let window = (question.start, question.end);
-        let open = if question.open { " AND end_ms IS NULL" } else { "" };
-        self.part("events", window, open, after, |row| question.takes(row)).await
+        let such = |sql: &mut Statement<'_>| {
+            among_clusters(sql, &question.clusters);
+            among(sql, "node", &question.nodes);
+            if question.open {
+                sql.push(" AND end_ms IS NULL");
+            }
+            if question.of_nodes {
+                sql.push(" AND node <> ''");
+            }
+            if question.of_clusters {
+                sql.push(" AND node = ''");
+            }
+        };
+        self.part("events", window, such, after, |row| question.takes(row)).await
     }
 
     /// Reservations that are asked for, behind that place.
@@ -42,19 +58,24 @@ impl Store {
         after: Option<i64>,
     ) -> Result<Part<ReservationRow>, StoreError> {
         let window = (question.start, question.end);
-        self.part("reservations", window, "", after, |row| question.takes(row)).await
+        let such = |sql: &mut Statement<'_>| {
+            among_clusters(sql, &question.clusters);
+            among(sql, "name", &question.names);
+        };
+        self.part("reservations", window, such, after, |row| question.takes(row)).await
     }
 
     async fn part<R: DeserializeOwned>(
         &self,
         table: &'static str,
         (start, end): (Option<Timestamp>, Option<Timestamp>),
-        more: &'static str,
+        such: impl Fn(&mut Statement<'_>),
         after: Option<i64>,
         takes: impl Fn(&R) -> bool,
     ) -> Result<Part<R>, StoreError> {
         let mut sql = Statement::built(format!("SELECT id, body FROM {table} WHERE id > "));
-        sql.push_with("", after.unwrap_or(0)).push(more);
+        sql.push_with("", after.unwrap_or(0));
+        such(&mut sql);
         if let Some(start) = start {
             sql.push_with(" AND (end_ms IS NULL OR end_ms >= ", start.0).push(")");
         }
@@ -274,6 +295,27 @@ pub(crate) async fn end_missing_reservations(
         put_reservation(link, of, (name, None), now).await?;
     }
     Ok(())
+}
+
+/// Leaves out other clusters, as long as few are named.
+fn among_clusters(sql: &mut Statement<'_>, names: &[String]) {
+    if !names.is_empty() && names.len() <= LISTED {
+        sql.push(" AND cluster IN (SELECT id FROM clusters WHERE 1 = 1");
+        among(sql, "name", names);
+        sql.push(")");
+    }
+}
+
+/// Leaves out other names, as long as few are named.
+fn among(sql: &mut Statement<'_>, column_of: &'static str, names: &[String]) {
+    if names.is_empty() || names.len() > LISTED {
+        return;
+    }
+    for (number, name) in names.iter().enumerate() {
+        let before = if number == 0 { format!(" AND {column_of} IN (") } else { ", ".to_owned() };
+        sql.push_with(before, Some(Cow::<str>::Owned(column(name).into_owned())));
+    }
+    sql.push(")");
 }
 
 async fn delete(link: &mut Link<'_>, cluster: i64, id: u64, start: Timestamp) -> Result<(), StoreError> {

@@ -67,6 +67,18 @@ fn outages_begin_and_end_with_their_batch_and_once() {
         assert_eq!(store.events(&open, None).await.unwrap().0.len(), 1);
         let late = EventQuestion { start: Some(at(31)), ..EventQuestion::default() };
         assert_eq!(shown(&store.events(&late, None).await.unwrap().0), [(Some("n2"), 20, None)]);
+        let told = async |question: EventQuestion| {
+            let (rows, _) = store.events(&question, None).await.unwrap();
+            rows.into_iter().map(|row| row.node.unwrap_or_default()).collect::<Vec<_>>()
+        };
+        let of = |clusters: &[&str], nodes: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+            EventQuestion { clusters: owned(clusters), nodes: owned(nodes), ..EventQuestion::default() }
+        };
+        assert_eq!(told(of(&["c", "d"], &["n2", "n7"])).await, ["n2"]);
+        assert!(told(of(&["d"], &["n2"])).await.is_empty() && told(of(&["c"], &["n"])).await.is_empty());
+        let many: Vec<String> = (0..500).map(|n| format!("n{n}")).collect();
+        assert_eq!(told(EventQuestion { nodes: many, ..EventQuestion::default() }).await, ["n1", "n2"]);
         let early = EventQuestion { end: Some(at(20)), ..EventQuestion::default() };
         assert_eq!(store.events(&early, None).await.unwrap().0.len(), 1);
     });
@@ -84,6 +96,10 @@ fn what_a_cluster_has_is_an_event_when_it_changes() {
         for (cpus, nodes, when) in [(8, "n[1-2]", 10), (8, "n[1-2]", 20), (4, "n1", 30)] {
             store.note_inventory(&of, &inventory(nodes, cpus), at(when)).await.unwrap();
         }
+        let of_clusters = EventQuestion { of_clusters: true, ..EventQuestion::default() };
+        assert_eq!(shown(&store.events(&of_clusters, None).await.unwrap().0), [(None, 10, Some(30)), (None, 30, None)]);
+        let of_nodes = EventQuestion { of_nodes: true, ..EventQuestion::default() };
+        assert_eq!(shown(&store.events(&of_nodes, None).await.unwrap().0), [(Some("n2"), 5, Some(30))]);
         let (rows, _) = store.events(&EventQuestion::default(), None).await.unwrap();
         // The node went with the change.
         assert_eq!(shown(&rows), [(Some("n2"), 5, Some(30)), (None, 10, Some(30)), (None, 30, None)]);

@@ -6,7 +6,7 @@ use crate::{
     store::{Store, StoreError, numbers, readable, signed},
 };
 use garrick_accounts::{
-    filter::JobFilter,
+    filter::{JobFilter, Owner},
     messages::{JobWithSteps, PageEnd},
     row::JobRow,
     step::StepRecord,
@@ -27,7 +27,7 @@ const RUNS_AT_ONCE: usize = 100;
 /// Steps of each that are read so.
 const FIRST_STEPS: usize = 50;
 /// Values in a list of a statement. With more, all rows are compared here.
-const LISTED: usize = 200;
+pub(crate) const LISTED: usize = 200;
 
 /// A page of an answer.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Question<'q> {
     /// Where the last page ended.
     pub after: Option<&'q PageEnd>,
     /// Only rows of this user.
-    pub only: Option<u32>,
+    pub only: Option<&'q Owner>,
 }
 
 /// Cluster, job and run: what rows are ordered by.
@@ -60,7 +60,7 @@ const KEY: [&str; 3] = ["cluster", "job", "sluid"];
 #[derive(Debug, Default)]
 pub struct Cursor {
     /// For which question.
-    asked: Option<(JobFilter, Option<u32>)>,
+    asked: Option<(JobFilter, Option<Owner>)>,
     /// In order.
     keys: Vec<Key>,
     /// There are no more.
@@ -71,7 +71,7 @@ impl Cursor {
     /// Has it what comes behind that place?
     fn goes_on(&self, question: &Question<'_>, place: Option<Key>) -> bool {
         let same =
-            self.asked.as_ref().is_some_and(|(filter, only)| filter == question.filter && *only == question.only);
+            self.asked.as_ref().is_some_and(|(filter, only)| filter == question.filter && only.as_ref() == question.only);
         // At the first place a new answer begins, as of now.
         let within = place.is_some_and(|at| {
             self.keys.first().is_some_and(|first| *first <= at) && (self.whole || self.keys.last() > Some(&at))
@@ -162,7 +162,7 @@ async fn rows(
             (place, looked_at) = (Some(*key), looked_at + 1);
             let job = JobId(u32::try_from(key.1).unwrap_or(u32::MAX));
             if let Some(row) = readable(body, job) {
-                found.take(key.0, row, body.len(), question.filter);
+                found.take(key.0, row, body.len(), question);
             }
         }
         // A row that was deleted since is passed over.
@@ -190,7 +190,7 @@ async fn look_up(
             keys.push((row.number(0)?, row.number(1)?, row.number(2)?));
         }
     }
-    let (filter, only) = (question.filter.clone(), question.only);
+    let (filter, only) = (question.filter.clone(), question.only.cloned());
     Ok(Cursor { asked: Some((filter, only)), whole: keys.len() < KEYS, keys })
 }
 
@@ -305,8 +305,9 @@ pub(crate) fn behind_step(dialect: Dialect, cluster: i64, run: i64, place: Optio
 }
 
 impl Found {
-    fn take(&mut self, cluster: i64, row: JobRow, bytes: usize, filter: &JobFilter) {
-        if !filter.takes(&row) {
+    fn take(&mut self, cluster: i64, row: JobRow, bytes: usize, question: &Question<'_>) {
+        let filter = question.filter;
+        if !filter.takes(&row) || question.only.is_some_and(|owner| !owner.has(&row)) {
             return;
         }
         let newer = |(of, last): &(i64, JobRow)| (*of, last.job) == (cluster, row.job);
@@ -347,8 +348,8 @@ fn statement(sql: &mut Statement<'_>, dialect: Dialect, question: &Question<'_>,
 /// What holds in each part. `over`: only jobs that have ended, or only others.
 fn restrict(sql: &mut Statement<'_>, question: &Question<'_>, over: Option<bool>) {
     let filter = question.filter;
-    if let Some(uid) = question.only {
-        sql.push_with(" AND uid = ", i64::from(uid));
+    if let Some(owner) = question.only {
+        sql.push_with(" AND uid = ", i64::from(owner.uid));
     }
     for (column, values) in [("uid", &filter.users), ("gid", &filter.groups)] {
         if !values.is_empty() && values.len() <= LISTED {

@@ -12,6 +12,7 @@ use crate::{
 };
 use garrick_accounts::{
     change::Transaction,
+    filter::Owner,
     records::{JobEdit, Modified, Which},
     row::JobRow,
     step::StepRecord,
@@ -99,7 +100,7 @@ impl Store {
         &self,
         which: &Which,
         edit: &JobEdit,
-        owner: Option<u32>,
+        owner: Option<&Owner>,
         only_try: bool,
     ) -> Result<Edited, StoreError> {
         let of_owner = owner.map_or(MOST, |_| MOST_OF_OWNER);
@@ -110,7 +111,7 @@ impl Store {
             let question = Question { filter: &which.filter, steps: false, after: after.as_ref(), only: None };
             let page = self.page(question, &mut cursor).await?;
             found.extend(page.jobs.into_iter().map(|job| job.row).filter(|row| which.takes(row)));
-            if owner.is_some_and(|owner| found.iter().any(|row| row.uid != owner)) {
+            if owner.is_some_and(|owner| !found.iter().all(|row| owner.has(row))) {
                 return Ok(Edited::Denied);
             }
             if found.len() > most {

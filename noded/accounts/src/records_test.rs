@@ -2,7 +2,7 @@
 use super::*;
 use crate::{
     testing::{HOUR, LOG, ended, filled, on_each},
-    texts::Text,
+    texts::{Text, Told},
 };
 use garrick_accounts::{
     change::{Action, Actor, Change, edit::QosEdit},
@@ -40,8 +40,8 @@ fn records_are_changed_as_owners_and_administrators_say() {
         let store = filled(place, 3).await;
         let uid = rows(&store).await[0].uid;
         let all = Which::default();
-        assert_eq!(store.edit(&all, &comment("x"), Some(uid + 1), false).await.unwrap(), Edited::Denied);
-        let Edited::Done(tried) = store.edit(&all, &comment("x"), Some(uid), true).await.unwrap() else { panic!() };
+        assert_eq!(store.edit(&all, &comment("x"), Some(&Owner::known(uid + 1)), false).await.unwrap(), Edited::Denied);
+        let Edited::Done(tried) = store.edit(&all, &comment("x"), Some(&Owner::known(uid)), true).await.unwrap() else { panic!() };
         assert_eq!(tried.iter().map(|one| one.job.0).collect::<Vec<_>>(), [1, 2, 3, 7]);
         assert!(rows(&store).await.iter().all(|row| row.comment.is_none()));
         let ended = in_state(JobState::Cancelled);
@@ -142,7 +142,10 @@ fn scripts_are_archived_and_read_back() {
             folder: Some(folder.clone()),
             ..PurgeSettings::default()
         };
-        let script = async |run| store.text(Sluid(run), Text::Script).await.unwrap().unwrap().1;
+        let script = async |run| match store.text(Sluid(run), Text::Script, |_| true).await.unwrap() {
+            Some(Told::Text(text)) => text,
+            other => panic!("{other:?}"),
+        };
         let before = script(1).await;
         assert!(before.is_some());
         let purged = store.purge(&settings, Timestamp(9 * HOUR)).await.unwrap();

@@ -4,7 +4,7 @@ use crate::{
     pages::{Cursor, Page, Question},
     testing::{LOG, ended, in_file, job, on_each, report, submitted},
 };
-use garrick_accounts::filter::{JobFilter, NamedJob};
+use garrick_accounts::filter::{JobFilter, NamedJob, Owner};
 use garrick_events::testing::record;
 use garrick_model::{
     spec::JobSpec,
@@ -111,7 +111,7 @@ fn answers_come_in_pages_without_losing_or_doubling_anything() {
         let runs = JobFilter { jobs: vec![NamedJob::job(JobId(3))], duplicates: true, ..JobFilter::default() };
         let runs = all(&store, &runs).await;
         assert_eq!(runs.iter().map(|job| job.row.state).collect::<Vec<_>>(), [JobState::Cancelled, JobState::Pending]);
-        let question = Question { filter: &JobFilter::default(), steps: false, after: None, only: Some(5) };
+        let question = Question { filter: &JobFilter::default(), steps: false, after: None, only: Some(&Owner::known(5)) };
         assert_eq!(store.page(question, &mut Cursor::default()).await.unwrap(), Page::default(), "nobody else's rows");
     });
 }

@@ -83,9 +83,23 @@ pub(crate) struct Archiving {
     pub(crate) words: Words,
 }
 
+/// What is told of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The run is not of one who asks.
+    Denied,
+    /// It; `None`: none is kept.
+    Text(Option<Vec<u8>>),
+}
+
 impl Store {
-    /// A text of a run, and the run's owner; `None`: there is no such run.
-    pub async fn text(&self, run: Sluid, which: Text) -> Result<Option<(u32, Option<Vec<u8>>)>, StoreError> {
+    /// A text of a run, if `may` allows it for the run's row; `None`: there is no such run.
+    pub async fn text(
+        &self,
+        run: Sluid,
+        which: Text,
+        may: impl Fn(&JobRow) -> bool,
+    ) -> Result<Option<Told>, StoreError> {
         let mut reader = self.reader().await?;
         let mut link = reader.link();
         let of_run = "SELECT cluster, job, body FROM jobs WHERE cluster IN (SELECT id FROM clusters) AND sluid = ?";
@@ -94,6 +108,9 @@ impl Store {
         let Some(row) = readable::<JobRow>(found.bytes(2)?, JobId(u32::try_from(job).unwrap_or(u32::MAX))) else {
             return Ok(None);
         };
+        if !may(&row) {
+            return Ok(Some(Told::Denied));
+        }
         // Tasks of an array have those of the array.
         let of = i64::from(row.array_task.map_or(row.job, |task| task.array_job).0);
         // The text is that of the newest job of this number.
@@ -101,12 +118,12 @@ impl Store {
             "SELECT uid FROM jobs WHERE cluster = ? AND (job = ? OR array_job = ?) ORDER BY sluid DESC LIMIT 1";
         let newest = link.row(Statement::of(newest).with(cluster).with(of).with(of)).await?;
         if newest.map(|row| row.number(0)).transpose()? != Some(i64::from(row.uid)) {
-            return Ok(Some((row.uid, None)));
+            return Ok(Some(Told::Text(None)));
         }
         let text = "SELECT texts.body FROM works JOIN texts ON texts.hash = works.hash \
                     WHERE works.cluster = ? AND works.job = ? AND works.kind = ?";
         let text = link.row(Statement::of(text).with(cluster).with(of).with(which as i64)).await?;
-        Ok(Some((row.uid, text.map(|text| text.bytes(0).map(<[u8]>::to_vec)).transpose()?)))
+        Ok(Some(Told::Text(text.map(|text| text.bytes(0).map(<[u8]>::to_vec)).transpose()?)))
     }
 }
 

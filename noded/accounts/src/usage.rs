@@ -6,7 +6,7 @@ use crate::{
     store::{Store, StoreError},
 };
 use garrick_accounts::{
-    filter::JobFilter,
+    filter::{JobFilter, Owner},
     row::JobRow,
     tres::{CPU, Tres},
     usage::{Ran, UsageKey, UsageQuestion, UsageRow, UsageSum, secs_in},
@@ -19,8 +19,18 @@ use std::collections::BTreeMap;
 pub const MOST_SUMS: usize = 500_000;
 /// Sums in one answer: some hundred KiB.
 const IN_ANSWER: usize = 2_000;
+/// Sums that are kept between two parts of an answer: some ten MiB.
+const KEPT: usize = 50_000;
 /// Rows that are read at a time.
 const CHUNK: i64 = 1_000;
+
+/// Sums of the last answer, for its next parts: they need not be made again. Very many are not kept.
+#[derive(Debug, Default)]
+pub struct Summed {
+    /// Of which question.
+    asked: Option<(UsageQuestion, Option<Owner>)>,
+    sums: BTreeMap<UsageKey, UsageSum>,
+}
 
 /// A part of an answer.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -85,21 +95,30 @@ impl Store {
         &self,
         question: &UsageQuestion,
         after: Option<&UsageKey>,
-        only: Option<u32>,
-        now: Timestamp,
+        only: Option<&Owner>,
+        (now, summed): (Timestamp, &mut Summed),
     ) -> Result<Part, UsageError> {
-        let sums = self.sums(question, only, now).await?;
-        let behind = sums.into_iter().filter(|(key, _)| after.is_none_or(|after| key > after));
-        let mut rows: Vec<UsageRow> = behind.take(IN_ANSWER + 1).map(|(key, sum)| UsageRow { key, sum }).collect();
-        let more = rows.len() > IN_ANSWER;
-        rows.truncate(IN_ANSWER);
+        // What runs counts until now: the next part is asked for with that end.
+        let asked = UsageQuestion { end: question.end.min(now), ..question.clone() };
+        let goes_on = after.is_some() && summed.asked.as_ref().is_some_and(|(known, of)| (known, of.as_ref()) == (&asked, only));
+        let sums = match goes_on {
+            true => std::mem::take(&mut summed.sums),
+            false => self.sums(question, only, now).await?,
+        };
+        let behind = || sums.iter().filter(|(key, _)| after.is_none_or(|after| *key > after));
+        let rows = behind().take(IN_ANSWER).map(|(key, sum)| UsageRow { key: key.clone(), sum: sum.clone() }).collect();
+        let more = behind().nth(IN_ANSWER).is_some();
+        *summed = match more && sums.len() <= KEPT {
+            true => Summed { asked: Some((asked, only.cloned())), sums },
+            false => Summed::default(),
+        };
         Ok(Part { rows, more })
     }
 
     async fn sums(
         &self,
         question: &UsageQuestion,
-        only: Option<u32>,
+        only: Option<&Owner>,
         now: Timestamp,
     ) -> Result<BTreeMap<UsageKey, UsageSum>, UsageError> {
         // Of one moment: a job that ends meanwhile counts once.
@@ -129,7 +148,7 @@ enum Which {
 
 struct Sums<'q> {
     question: &'q UsageQuestion,
-    only: Option<u32>,
+    only: Option<&'q Owner>,
     now: Timestamp,
     sums: BTreeMap<UsageKey, UsageSum>,
 }
@@ -168,8 +187,8 @@ impl Sums<'_> {
             Which::Over => sql.push_with(" AND end_ms >= ", self.question.start.0),
         };
         sql.push_with(" AND since_ms < ", self.question.end.0);
-        if let Some(uid) = self.only {
-            sql.push_with(" AND uid = ", i64::from(uid));
+        if let Some(owner) = self.only {
+            sql.push_with(" AND uid = ", i64::from(owner.uid));
         }
         if let Some((end, since, job, sluid)) = place {
             let columns = ["end_ms", "since_ms", "job", "sluid"];
@@ -194,6 +213,10 @@ impl Sums<'_> {
             Ok(counted) => counted,
             Err(error) => return unreadable(error),
         };
+        // Its number is looked at where the rows are.
+        if self.only.is_some_and(|owner| !owner.is(owner.uid, cluster, &counted.user)) {
+            return;
+        }
         let (begin, end) = (self.question.start, self.question.end);
         let ran = start.map(|start| counted.ran(start, over.unwrap_or(self.now)));
         let ran = ran.filter(|ran| ran.meets(begin, end));

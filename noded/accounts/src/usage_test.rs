@@ -132,7 +132,7 @@ fn sums_are_those_of_a_straightforward_recomputation() {
                 such.accounts = vec!["chem".to_owned()];
             }
             let question = UsageQuestion { start, end, such, by_size: round % 2 == 0, waits: false };
-            let part = store.usage(&question, None, None, now).await.unwrap();
+            let part = store.usage(&question, None, None, (now, &mut Summed::default())).await.unwrap();
             assert!(!part.more);
             let sums: BTreeMap<_, _> = part.rows.into_iter().map(|row| (row.key, row.sum)).collect();
             seen += sums.len();
@@ -152,7 +152,7 @@ fn windows_that_follow_each_other_add_up() {
         let now = Timestamp(4_000_000);
         let total = async |start, end| {
             let question = UsageQuestion { start: Timestamp(start), end: Timestamp(end), ..UsageQuestion::default() };
-            let part = store.usage(&question, None, None, now).await.unwrap();
+            let part = store.usage(&question, None, None, (now, &mut Summed::default())).await.unwrap();
             part.rows.iter().map(|row| row.sum.of(CPU)).sum::<u64>()
         };
         let whole = total(0, 4_000_000).await;
@@ -187,12 +187,18 @@ fn an_answer_comes_in_parts_and_may_be_of_one_user() {
         fill(&store, &rows).await;
         let question = UsageQuestion { end: Timestamp(10_000), ..UsageQuestion::default() };
         let now = Timestamp(20_000);
-        let first = store.usage(&question, None, None, now).await.unwrap();
+        let first = store.usage(&question, None, None, (now, &mut Summed::default())).await.unwrap();
         let last = &first.rows.last().unwrap().key;
-        let second = store.usage(&question, Some(last), None, now).await.unwrap();
+        // The next part need not be summed up again, and is of the same moment.
+        let mut summed = Summed::default();
+        let kept = store.usage(&question, None, None, (now, &mut summed)).await.unwrap();
+        assert!(kept == first && summed.sums.len() == rows.len());
+        let end = store.usage(&question, Some(last), None, (Timestamp(now.0 + 1), &mut summed)).await.unwrap();
+        assert_eq!((end.rows.len(), end.more, summed.sums.len()), (500, false, 0));
+        let second = store.usage(&question, Some(last), None, (now, &mut Summed::default())).await.unwrap();
         assert_eq!((first.rows.len(), first.more, second.rows.len(), second.more), (IN_ANSWER, true, 500, false));
         assert!(second.rows.iter().all(|row| row.key > *last));
-        let own = store.usage(&question, None, Some(1), now).await.unwrap();
+        let own = store.usage(&question, None, Some(&Owner::known(1)), (now, &mut Summed::default())).await.unwrap();
         assert_eq!(own.rows.len(), rows.iter().filter(|row| row.uid == 1).count());
         assert!(!own.rows.is_empty());
     });
@@ -224,7 +230,7 @@ fn waits_count_from_when_a_job_could_start_until_it_does() {
         let (start, end) = (Timestamp::from_secs(100), Timestamp::from_secs(200));
         let asks = |waits| UsageQuestion { start, end, waits, ..UsageQuestion::default() };
         let sum = async |waits| {
-            let part = store.usage(&asks(waits), None, None, Timestamp::from_secs(1000)).await.unwrap();
+            let part = store.usage(&asks(waits), None, None, (Timestamp::from_secs(1000), &mut Summed::default())).await.unwrap();
             let all = part.rows.iter().map(|row| (row.sum.jobs, row.sum.of(CPU), row.sum.waited(CPU)));
             all.fold((0, 0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2))
         };

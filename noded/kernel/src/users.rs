@@ -1,6 +1,9 @@
 //! Users and groups of this host, through the C library's name service.
 
-use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use nix::{
+    errno::Errno,
+    unistd::{Gid, Group, Uid, User, getgrouplist},
+};
 use std::{ffi::CString, io, path::PathBuf};
 
 /// A user who cannot be found, or a name service that does not answer.
@@ -50,6 +53,14 @@ impl From<User> for Account {
     }
 }
 
+/// What a lookup found. The name service has several words for nobody (getpwnam_r(3)); others mean that it could not be asked.
+fn found<T>(found: nix::Result<Option<T>>) -> nix::Result<Option<T>> {
+    match found {
+        Err(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM) => Ok(None),
+        found => found,
+    }
+}
+
 fn lookup(what: impl Into<String>) -> impl FnOnce(nix::Error) -> UserError {
     let what = what.into();
     move |e| UserError::Lookup { what, cause: e.into() }
@@ -57,13 +68,13 @@ fn lookup(what: impl Into<String>) -> impl FnOnce(nix::Error) -> UserError {
 
 /// By id.
 pub fn by_uid(uid: u32) -> Result<Account, UserError> {
-    let found = User::from_uid(Uid::from_raw(uid)).map_err(lookup(format!("user {uid}")))?;
+    let found = found(User::from_uid(Uid::from_raw(uid))).map_err(lookup(format!("user {uid}")))?;
     found.map(Account::from).ok_or(UserError::UnknownUid(uid))
 }
 
 /// By name.
 pub fn by_name(name: &str) -> Result<Account, UserError> {
-    let found = User::from_name(name).map_err(lookup(format!("user {name}")))?;
+    let found = found(User::from_name(name)).map_err(lookup(format!("user {name}")))?;
     found.map(Account::from).ok_or_else(|| UserError::UnknownName(name.to_owned()))
 }
 
@@ -158,6 +169,17 @@ mod tests {
         assert_eq!(root, by_name_or_uid("0").unwrap());
         assert!(groups(0, 0).unwrap().contains(&0));
         assert_eq!((user_name(0), group_name(0)), ("root".to_owned(), "root".to_owned()));
+    }
+
+    #[test]
+    fn nobody_has_several_words_and_a_name_service_that_fails_others() {
+        for nobody in [Errno::ENOENT, Errno::ESRCH, Errno::EBADF, Errno::EPERM] {
+            assert_eq!(found::<u8>(Err(nobody)), Ok(None));
+        }
+        for failure in [Errno::EIO, Errno::EMFILE, Errno::ETIMEDOUT] {
+            assert_eq!(found::<u8>(Err(failure)), Err(failure));
+        }
+        assert_eq!(found(Ok(Some(1))), Ok(Some(1)));
     }
 
     #[test]

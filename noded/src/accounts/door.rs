@@ -5,12 +5,12 @@ use crate::guests::Guests;
 use garrick_accountant::{
     pages::{Cursor, Page, Question},
     store::{Batch, Followed, Store, StoreError},
-    texts::Text,
-    usage::{Part, UsageError},
+    texts::{Text, Told},
+    usage::{Part, Summed, UsageError},
 };
 use garrick_accounts::{
     change::{Actor, Change},
-    filter::JobFilter,
+    filter::{JobFilter, Owner},
     messages::{AccountsRefusal, AccountsReply, AccountsRequest, Feed, Inventory, Kept, PageEnd, PassedOn},
     parts,
     usage::{UsageKey, UsageQuestion},
@@ -18,7 +18,7 @@ use garrick_accounts::{
 };
 use garrick_daemon::links::{caller_of, traced};
 use garrick_frame::LinkKind;
-use garrick_kernel::users;
+use garrick_kernel::users::{self, UserError};
 use garrick_model::{
     config::{PrivateKind, slurmdbd::DbdConfig, storage::Storage},
     entities::{Entities, names::AdminLevel},
@@ -75,19 +75,49 @@ pub struct World {
 }
 
 /// Who asks.
+#[derive(Debug)]
 pub(super) struct Asker {
     pub caller: Caller,
-    /// His name where he sits, if that is another host and this one does not know his number.
-    user: Option<String>,
+    /// His name: rights go by it.
+    name: String,
     /// A host vouches for him that is trusted with ordinary users only.
     ordinary: bool,
+    /// Where this host does not know his number: the cluster that he asks from, and his name there.
+    elsewhere: Option<(String, Option<String>)>,
+}
+
+impl Asker {
+    /// One of a host whose users are those of this one.
+    ///
+    /// # Errors
+    /// The name service does not say who he is.
+    fn here(caller: Caller, ordinary: bool) -> Result<Self, UserError> {
+        let name = name_of(caller.uid)?.unwrap_or_else(|| caller.uid.to_string());
+        Ok(Self { caller, name, ordinary, elsewhere: None })
+    }
+
+    /// Whose rows are his.
+    pub(super) fn owner(&self) -> Owner {
+        Owner { uid: self.caller.uid, elsewhere: self.elsewhere.clone() }
+    }
+}
+
+/// The name of a number on this host; `None`: nobody has it.
+fn name_of(uid: u32) -> Result<Option<String>, UserError> {
+    match users::by_uid(uid) {
+        Ok(account) => Ok(Some(account.name)),
+        Err(UserError::UnknownUid(_) | UserError::UnknownName(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// For whom a controller of another host speaks. A number has to be the same user's here: rights, and what is whose, go by it.
-pub(super) fn asker_of(passed: PassedOn, cluster: &str) -> Asker {
-    let PassedOn { caller, user, ordinary } = passed;
-    let (here, there) = (users::by_uid(caller.uid).ok().map(|account| account.name), user);
-    match (here, there) {
+///
+/// # Errors
+/// The name service does not say whose number it is here.
+pub(super) fn asker_of(passed: PassedOn, cluster: &str) -> Result<Asker, UserError> {
+    let PassedOn { caller, user: there, ordinary } = passed;
+    Ok(match (name_of(caller.uid)?, there) {
         (Some(here), Some(there)) if here != there => {
             tracing::warn!(
                 cluster,
@@ -96,11 +126,28 @@ pub(super) fn asker_of(passed: PassedOn, cluster: &str) -> Asker {
                 there,
                 "a number is of another user there: he counts as nobody"
             );
-            Asker { caller: caller.as_nobody(), user: None, ordinary: true }
+            let (caller, name) = (caller.as_nobody(), "nobody".to_owned());
+            Asker { caller, name, ordinary: true, elsewhere: None }
         }
-        (Some(_), _) => Asker { caller, user: None, ordinary },
-        (None, user) => Asker { caller, user, ordinary },
-    }
+        (Some(name), _) => Asker { caller, name, ordinary, elsewhere: None },
+        (None, there) => {
+            let name = there.clone().unwrap_or_else(|| caller.uid.to_string());
+            Asker { caller, name, ordinary, elsewhere: Some((cluster.to_owned(), there)) }
+        }
+    })
+}
+
+/// What is said where the name service fails: nobody is taken for somebody else, or for nobody.
+pub(super) fn not_known(error: &UserError) -> AccountsReply {
+    tracing::error!(%error, "it is not known who asks");
+    AccountsReply::Refused(AccountsRefusal::Failed(format!("{error}: try again")))
+}
+
+/// What is kept of the last answers of a conversation, for their next parts.
+#[derive(Default)]
+struct Cursors {
+    jobs: Cursor,
+    usage: Summed,
 }
 
 /// Who feeds.
@@ -160,8 +207,11 @@ impl World {
                     return conn.refuse("busy: too many connections of this user are open, try again");
                 }
                 let caller = caller_of(&conn, &self.host);
+                let asker = match Asker::here(caller, false) {
+                    Ok(asker) => asker,
+                    Err(error) => return conn.refuse(&format!("{error}: try again")),
+                };
                 let (replies, requests) = conn.split::<AccountsReply, AccountsRequest>();
-                let asker = Asker { caller, user: None, ordinary: false };
                 self.answer_all(replies, requests, asker, believed).await;
             }
             other => conn.refuse(&format!("the door of accounting does not serve {other:?}")),
@@ -323,7 +373,7 @@ impl World {
         mut caller: Asker,
         mut may_speak_for_others: bool,
     ) {
-        let mut cursor = Cursor::default();
+        let mut cursor = Cursors::default();
         while let Ok(Ok(Some(request))) = timeout(IDLE, requests.recv()).await {
             let (kind, begun) = (request.msg.kind(), Instant::now());
             if needs_database(&request.msg)
@@ -335,13 +385,20 @@ impl World {
                 }
                 continue;
             }
+            let is_ordinary = matches!(request.msg, AccountsRequest::OnBehalfOfOrdinary(_));
             let reply = match request.msg {
-                AccountsRequest::OnBehalfOf(other) if may_speak_for_others => {
-                    (caller, may_speak_for_others) = (Asker { caller: other, user: None, ordinary: false }, false);
-                    continue;
-                }
-                AccountsRequest::OnBehalfOfOrdinary(other) if may_speak_for_others => {
-                    (caller, may_speak_for_others) = (Asker { caller: other, user: None, ordinary: true }, false);
+                AccountsRequest::OnBehalfOf(other) | AccountsRequest::OnBehalfOfOrdinary(other)
+                    if may_speak_for_others =>
+                {
+                    may_speak_for_others = false;
+                    match Asker::here(other, is_ordinary) {
+                        Ok(asker) => caller = asker,
+                        // Otherwise what follows would be asked in the name of who speaks for him.
+                        Err(error) => {
+                            let _ = replies.send(traced(not_known(&error))).await;
+                            break;
+                        }
+                    }
                     continue;
                 }
                 AccountsRequest::OnBehalfOf(_) | AccountsRequest::OnBehalfOfOrdinary(_) => {
@@ -368,7 +425,7 @@ impl World {
         }
     }
 
-    async fn answer(&self, request: AccountsRequest, caller: &Asker, cursor: &mut Cursor) -> AccountsReply {
+    async fn answer(&self, request: AccountsRequest, caller: &Asker, cursor: &mut Cursors) -> AccountsReply {
         use AccountsRequest::{Config, Entities, OnBehalfOf, OnBehalfOfOrdinary, Ping, Records, Statistics};
         let turn = match request {
             Ping | Config | Statistics | OnBehalfOf(_) | OnBehalfOfOrdinary(_) => None,
@@ -392,7 +449,7 @@ impl World {
         reply
     }
 
-    async fn answered(&self, request: AccountsRequest, caller: &Asker, cursor: &mut Cursor) -> AccountsReply {
+    async fn answered(&self, request: AccountsRequest, caller: &Asker, cursor: &mut Cursors) -> AccountsReply {
         match request {
             AccountsRequest::Ping | AccountsRequest::OnBehalfOf(_) | AccountsRequest::OnBehalfOfOrdinary(_) => {
                 self.here()
@@ -400,7 +457,7 @@ impl World {
             AccountsRequest::Config => AccountsReply::Config(self.shown()),
             AccountsRequest::Jobs { filter, .. } if !filter.is_sound() => too_long(),
             AccountsRequest::Jobs { filter, steps, after } => {
-                self.jobs((&filter, steps, after.as_ref()), caller, cursor).await
+                self.jobs((&filter, steps, after.as_ref()), caller, &mut cursor.jobs).await
             }
             AccountsRequest::Change { change, version, only_try } => {
                 self.change(&change, version, only_try, caller).await
@@ -432,7 +489,9 @@ impl World {
             AccountsRequest::Script(run) => self.text(run, Text::Script, caller).await,
             AccountsRequest::Environment(run) => self.text(run, Text::Environment, caller).await,
             AccountsRequest::Usage { question, .. } if !question.such.is_sound() => too_long(),
-            AccountsRequest::Usage { question, after } => self.usage(&question, after.as_deref(), caller).await,
+            AccountsRequest::Usage { question, after } => {
+                self.usage(&question, after.as_deref(), caller, &mut cursor.usage).await
+            }
             AccountsRequest::Records(request) => self.records(request, caller).await,
             AccountsRequest::Statistics => self.statistics(caller),
         }
@@ -459,8 +518,7 @@ impl World {
 
     /// Who asks, by his name here.
     pub(super) fn actor(&self, caller: &Asker) -> Actor {
-        let uid = caller.caller.uid;
-        let name = caller.user.clone().unwrap_or_else(|| users::user_name(uid));
+        let (uid, name) = (caller.caller.uid, caller.name.clone());
         let has_rights = || visible::has_rights(&self.store.entities(), &name);
         // A node that the site does not trust is not believed about those who have rights.
         let name = if caller.ordinary && has_rights() { "nobody".to_owned() } else { name };
@@ -488,11 +546,10 @@ impl World {
 
     /// Scripts and environments are for their owner and administrators (sacct(1), `--batch-script`).
     async fn text(&self, run: Sluid, which: Text, caller: &Asker) -> AccountsReply {
-        match self.store.text(run, which).await {
-            Ok(Some((owner, text))) if owner == caller.caller.uid || self.is_admin(caller) => {
-                AccountsReply::Text(text.map(ByteBuf::from))
-            }
-            Ok(Some(_)) => AccountsReply::Refused(AccountsRefusal::Denied),
+        let owner = (!self.is_admin(caller)).then(|| caller.owner());
+        match self.store.text(run, which, |row| owner.as_ref().is_none_or(|owner| owner.has(row))).await {
+            Ok(Some(Told::Text(text))) => AccountsReply::Text(text.map(ByteBuf::from)),
+            Ok(Some(Told::Denied)) => AccountsReply::Refused(AccountsRefusal::Denied),
             Ok(None) => AccountsReply::Text(None),
             Err(e) => failed(e),
         }
@@ -549,18 +606,24 @@ impl World {
         cursor: &mut Cursor,
     ) -> AccountsReply {
         let private = self.settings.private.has(PrivateKind::Jobs) && !self.is_admin(caller);
-        let only = private.then_some(caller.caller.uid);
-        match self.store.page(Question { filter, steps, after, only }, cursor).await {
+        let only = private.then(|| caller.owner());
+        match self.store.page(Question { filter, steps, after, only: only.as_ref() }, cursor).await {
             Ok(Page { jobs, next }) => AccountsReply::Jobs { jobs, next, at: Timestamp::now() },
             Err(e) => failed(e),
         }
     }
 
     /// What was used: with `PrivateData=usage`, ordinary users are told their own.
-    async fn usage(&self, question: &UsageQuestion, after: Option<&UsageKey>, caller: &Asker) -> AccountsReply {
+    async fn usage(
+        &self,
+        question: &UsageQuestion,
+        after: Option<&UsageKey>,
+        caller: &Asker,
+        summed: &mut Summed,
+    ) -> AccountsReply {
         let private = self.settings.private.has(PrivateKind::Usage) && !self.is_admin(caller);
-        let at = Timestamp::now();
-        match self.store.usage(question, after, private.then_some(caller.caller.uid), at).await {
+        let (only, at) = (private.then(|| caller.owner()), Timestamp::now());
+        match self.store.usage(question, after, only.as_ref(), (at, summed)).await {
             Ok(Part { rows, more }) => AccountsReply::Usage { rows, more, at },
             Err(e @ UsageError::TooMany) => AccountsReply::Refused(AccountsRefusal::Invalid(e.to_string())),
             Err(e) => {
@@ -693,14 +756,22 @@ mod tests {
     fn a_number_counts_where_both_hosts_mean_the_same_user() {
         let ask = |uid, user: Option<&str>| {
             let caller = Caller { uid, gid: uid, pid: 1, host: "n1".to_owned() };
-            let asker = asker_of(PassedOn { caller, user: user.map(str::to_owned), ordinary: false }, "maple");
-            (asker.caller.uid, asker.user, asker.ordinary)
+            asker_of(PassedOn { caller, user: user.map(str::to_owned), ordinary: false }, "maple").unwrap()
         };
-        assert_eq!(ask(0, Some("root")), (0, None, false));
-        assert_eq!(ask(0, None), (0, None, false), "this host's name counts");
-        assert_eq!(ask(0, Some("alice")), (65534, None, true));
-        // A number that nobody has here.
+        let told = |uid, user| {
+            let asker = ask(uid, user);
+            (asker.caller.uid, asker.name, asker.ordinary)
+        };
+        let root = || (0, "root".to_owned(), false);
+        assert_eq!(told(0, Some("root")), root());
+        assert_eq!(told(0, None), root(), "this host's name counts");
+        assert_eq!(told(0, Some("alice")), (65534, "nobody".to_owned(), true));
+        assert_eq!(ask(0, None).owner(), Owner::known(0));
+        // A number that nobody has here: what is his is his on his cluster, and elsewhere under his name.
         let unknown = 3_999_999_999;
-        assert_eq!(ask(unknown, Some("alice")), (unknown, Some("alice".to_owned()), false));
+        assert_eq!(told(unknown, Some("alice")), (unknown, "alice".to_owned(), false));
+        let elsewhere = Some(("maple".to_owned(), Some("alice".to_owned())));
+        assert_eq!(ask(unknown, Some("alice")).owner(), Owner { uid: unknown, elsewhere });
+        assert_eq!(told(unknown, None).1, unknown.to_string());
     }
 }

@@ -4,9 +4,10 @@
 //! name, and certificates of nodes, which are of their clusters' authorities, are worth nothing here. The binding holds as long as its
 //! line is there: without it the cluster's connections end, and its certificate, which may be valid for years, opens none.
 
-use super::door::{Feeder, World, asker_of};
+use super::door::{Feeder, World, asker_of, not_known};
 use crate::daemon::reset_key;
 use garrick_accounts::messages::{AccountsReply, AccountsRequest, Feed, Kept, PassedOn};
+use garrick_daemon::links::traced;
 use garrick_frame::{LinkKind, limits};
 use garrick_kernel::{
     files::{self, FileError},
@@ -208,7 +209,10 @@ async fn converse(mut connection: Connection, world: &World) {
                 let (replies, requests) = bulk.split::<AccountsReply, AccountsRequest>(limits::DOOR);
                 let cluster = connection.peer.name.clone();
                 actix_rt::spawn(async move {
-                    world.answer_all(replies, requests, asker_of(passed, &cluster), false).await;
+                    match asker_of(passed, &cluster) {
+                        Ok(asker) => world.answer_all(replies, requests, asker, false).await,
+                        Err(error) => drop(replies.send(traced(not_known(&error))).await),
+                    }
                 });
             }
         }

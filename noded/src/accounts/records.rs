@@ -75,8 +75,8 @@ impl World {
                 if !which.filter.is_sound() || !edit.is_sound() {
                     return invalid("a list or text of the question is too long, or means nothing");
                 }
-                let owner = (!self.is_admin(caller)).then_some(caller.caller.uid);
-                match self.store.edit(&which, &edit, owner, only_try).await {
+                let owner = (!self.is_admin(caller)).then(|| caller.owner());
+                match self.store.edit(&which, &edit, owner.as_ref(), only_try).await {
                     Ok(Edited::Done(modified)) => Ok(RecordsReply::Modified(modified)),
                     Ok(Edited::Denied) => return AccountsReply::Refused(AccountsRefusal::Denied),
                     Ok(Edited::TooMany) => return invalid("too many jobs at a time"),

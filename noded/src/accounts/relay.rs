@@ -6,7 +6,7 @@ use crate::guests::Guests;
 use garrick_accounts::messages::{AccountsRequest, PassedOn};
 use garrick_daemon::links::{RelayHeader, caller_of};
 use garrick_frame::{LinkKind, TracedRef, encode, limits};
-use garrick_kernel::users;
+use garrick_kernel::users::{self, UserError};
 use garrick_model::{config::Config, ids::JobId, messages::command::Caller};
 use garrick_transport::{BulkStream, Connection, DoorConn, Endpoint, LinkError, identity::ExpectPeer, splice};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -29,12 +29,18 @@ impl OnBehalf {
         }
     }
 
-    /// As it is told at its port. The name service may take its time.
-    async fn passed_on(self) -> PassedOn {
+    /// As it is told at its port. The name service may take its time. Where it fails nothing is passed on: without his name the
+    /// number would not be compared.
+    async fn passed_on(self) -> std::io::Result<PassedOn> {
         let Self { caller, ordinary } = self;
         let uid = caller.uid;
-        let named = tokio::task::spawn_blocking(move || users::by_uid(uid).ok().map(|account| account.name));
-        PassedOn { caller, user: named.await.unwrap_or_default(), ordinary }
+        let named = tokio::task::spawn_blocking(move || match users::by_uid(uid) {
+            Ok(account) => Ok(Some(account.name)),
+            Err(UserError::UnknownUid(_) | UserError::UnknownName(_)) => Ok(None),
+            Err(error) => Err(std::io::Error::other(error)),
+        });
+        let user = named.await.map_err(std::io::Error::other)??;
+        Ok(PassedOn { caller, user, ordinary })
     }
 }
 
@@ -51,9 +57,12 @@ impl Accounting {
                 report(pass_on(*service, stream, leading, who.request()).await);
             }
             Ok(Reached::Far(connection)) => {
-                match connection.open_bulk(&who.passed_on().await).await {
-                    Ok(bulk) => report(splice(door, bulk).await.map(|_| ())),
-                    Err(e) => door.refuse(&unreachable(&e)),
+                match who.passed_on().await {
+                    Ok(passed) => match connection.open_bulk(&passed).await {
+                        Ok(bulk) => report(splice(door, bulk).await.map(|_| ())),
+                        Err(e) => door.refuse(&unreachable(&e)),
+                    },
+                    Err(e) => door.refuse(&format!("{e}: try again")),
                 }
                 connection.close("the conversation is over");
             }
@@ -103,7 +112,7 @@ fn unreachable(error: &dyn std::fmt::Display) -> String {
 /// Goes on with the service on another host.
 async fn pass_far(connection: &Connection, bulk: BulkStream, who: OnBehalf) -> std::io::Result<()> {
     let failed = |e: LinkError| std::io::Error::other(e);
-    let service = connection.open_bulk(&who.passed_on().await).await.map_err(failed)?;
+    let service = connection.open_bulk(&who.passed_on().await?).await.map_err(failed)?;
     let passed = between(service, bulk).await;
     connection.close("the conversation is over");
     passed
