@@ -82,6 +82,20 @@ pub struct LicenseView {
     /// Of a hierarchical resource: which layer; `name` is the resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer: Option<LayerView>,
+    /// Of a license of a server that accounting divides among clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteView>,
+}
+
+/// What is known of a license of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteView {
+    /// How many of the server's were in use when accounting was told last.
+    pub last_consumed: u32,
+    /// How many are kept back since nobody knows who uses them.
+    pub last_deficit: u32,
+    /// When accounting was told last.
+    pub changed: Timestamp,
 }
 
 /// A layer of a hierarchical resource.

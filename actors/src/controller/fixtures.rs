@@ -108,6 +108,7 @@ impl Site {
             feasibility: &mut self.feasibility,
             known_job: &known_job,
             reservation: &|name| self.reservations.get(name),
+            licenses: &|name| self.config.licenses.count(name),
             priority: None,
             accounting: &self.accounting,
             now: Timestamp::from_secs(1000),

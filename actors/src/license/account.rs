@@ -14,10 +14,11 @@ use crate::{
 use garrick_events::records::job::JobRecord;
 use garrick_model::{
     config::{Config, Hres},
+    entities::remote::RemoteLicense,
     ids::JobId,
     spec_text::licenses::Licenses,
     time::Timestamp,
-    view::{LayerView, LicenseView},
+    view::{LayerView, LicenseView, RemoteView},
 };
 use std::{
     collections::BTreeMap,
@@ -39,14 +40,43 @@ pub struct LicenseAccount {
     /// Hierarchical resources; `totals` contains the amounts of their layers for jobs, except unlimited ones.
     hres: Arc<Hres>,
     holds: BTreeMap<JobId, Hold>,
+    /// Licenses of servers, which accounting says, by name. `totals` contains them.
+    remote: BTreeMap<String, Remote>,
+}
+
+/// A license of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Remote {
+    license: RemoteLicense,
+    /// How many are kept back: as of when accounting said the last.
+    deficit: u32,
 }
 
 impl LicenseAccount {
     /// Sets the totals from the configuration. Jobs that hold more keep them.
     pub fn configure(&mut self, licenses: &Licenses, hres: &Arc<Hres>) {
         let layers = hres.layers().filter_map(|(_, layer)| Some((layer.name.clone(), layer.available()?)));
-        self.totals = licenses.0.iter().map(|l| (l.name.clone(), l.count)).chain(layers).collect();
+        let remote = self.remote.values().map(|remote| (remote.license.name.clone(), remote.license.total));
+        // Those of the configuration hide others of their names.
+        self.totals = remote.chain(licenses.0.iter().map(|l| (l.name.clone(), l.count))).chain(layers).collect();
         self.hres = Arc::clone(hres);
+    }
+
+    /// Takes over what accounting says of licenses of servers. Jobs that hold more keep them.
+    pub fn set_remote(&mut self, licenses: Vec<RemoteLicense>) {
+        let known = std::mem::take(&mut self.remote);
+        self.totals.retain(|name, _| !known.contains_key(name));
+        for license in licenses {
+            let name = license.name.clone();
+            if self.totals.contains_key(&name) {
+                continue;
+            }
+            // What it says of use is news only when it was said.
+            let same = known.get(&name).filter(|known| known.license == license);
+            let deficit = same.map_or_else(|| license.deficit(self.used(&name)), |known| known.deficit);
+            self.totals.insert(name.clone(), license.total);
+            self.remote.insert(name, Remote { license, deficit });
+        }
     }
 
     /// Recounts what jobs hold of layers that may have changed: `told` returns what a job holds now, from what it was given. The
@@ -91,7 +121,8 @@ impl LicenseAccount {
     }
 
     fn free(&self, name: &str) -> u32 {
-        self.totals.get(name).map_or(0, |total| total.saturating_sub(self.used(name)))
+        let deficit = self.remote.get(name).map_or(0, |remote| remote.deficit);
+        self.totals.get(name).map_or(0, |total| total.saturating_sub(self.used(name)).saturating_sub(deficit))
     }
 
     fn is_endless(&self, name: &str) -> bool {
@@ -108,6 +139,11 @@ impl LicenseAccount {
             used: self.used(name),
             reserved: 0,
             layer: None,
+            remote: self.remote.get(name).map(|remote| RemoteView {
+                last_consumed: remote.license.last_consumed,
+                last_deficit: remote.deficit,
+                changed: remote.license.changed,
+            }),
         });
         let layers = self.hres.layers().map(|(resource, layer)| LicenseView {
             name: resource.name.clone(),
@@ -115,6 +151,7 @@ impl LicenseAccount {
             used: self.used(&layer.name).saturating_add(layer.base),
             reserved: 0,
             layer: Some(LayerView { nodes: layer.nodes.to_string(), endless: layer.count.is_none() }),
+            remote: None,
         });
         licenses.chain(layers).collect()
     }
@@ -127,6 +164,12 @@ impl LicenseAccount {
     /// How many there are.
     pub const fn totals(&self) -> &BTreeMap<String, u32> {
         &self.totals
+    }
+
+    /// How many jobs may hold now: what is kept back is left out.
+    pub fn usable(&self) -> BTreeMap<String, u32> {
+        let kept = |name: &str| self.remote.get(name).map_or(0, |remote| remote.deficit);
+        self.totals.iter().map(|(name, total)| (name.clone(), total.saturating_sub(kept(name)))).collect()
     }
 
     /// What each job holds.
@@ -237,6 +280,39 @@ mod tests {
         assert!(!account.reserve(JobId(2), 1, &licenses("foo")));
         assert!(account.release(JobId(1), None));
         assert!(account.reserve(JobId(2), 1, &licenses("foo:2")));
+    }
+
+    #[test]
+    fn licenses_of_servers_are_those_that_accounting_says() {
+        let foobar = |last_consumed| RemoteLicense {
+            name: "foobar@slurmdb".to_owned(),
+            total: 80,
+            others: 20,
+            last_consumed,
+            changed: Timestamp(5),
+        };
+        let mut account = account("foo:4");
+        account.set_remote(vec![foobar(30), RemoteLicense { name: "foo".to_owned(), ..foobar(0) }]);
+        let shown = |account: &LicenseAccount| {
+            let view = account.view();
+            let one = view.iter().find(|one| one.name == "foobar@slurmdb")?;
+            Some((one.total, one.used, one.remote.map(|remote| remote.last_deficit)))
+        };
+        assert_eq!(account.totals()["foo"], 4, "that of the configuration counts");
+        assert_eq!((shown(&account), account.usable()["foobar@slurmdb"]), (Some((80, 0, Some(10))), 70));
+        assert!(!account.reserve(JobId(1), 1, &licenses("foobar@slurmdb:71")));
+        assert!(account.reserve(JobId(1), 1, &licenses("foobar@slurmdb:70")));
+        // It says again what it said, with something else that changed; and then that the job's are among those in use.
+        account.set_remote(vec![foobar(30)]);
+        assert_eq!(shown(&account), Some((80, 70, Some(10))));
+        account.configure(&licenses("foo:5"), &Arc::default());
+        assert_eq!((shown(&account), account.totals()["foo"]), (Some((80, 70, Some(10))), 5));
+        account.set_remote(vec![foobar(85)]);
+        assert_eq!(shown(&account), Some((80, 70, Some(0))));
+        assert!(account.reserve(JobId(2), 1, &licenses("foobar@slurmdb:10")));
+        account.set_remote(Vec::new());
+        assert_eq!(shown(&account), None);
+        assert!(account.release(JobId(1), None) && !account.reserve(JobId(3), 1, &licenses("foobar@slurmdb")));
     }
 
     proptest! {

@@ -80,7 +80,7 @@ fn license_facts(shown: &Shown<'_>) -> LicenseFacts {
     let reserved = shown.reservations.iter().any(|r| !r.licenses.is_empty());
     let inside = |job: JobId| Some((job, (shown.job)(job)?.allocation.as_ref()?.reservation.clone()?));
     LicenseFacts {
-        totals: account.totals().clone(),
+        totals: account.usable(),
         inside: account.holds().filter(|_| reserved).filter_map(|(job, _)| inside(job)).collect(),
         held: account.holds().map(|(job, licenses)| (job, licenses.clone(), end(job))).collect(),
         hres: Arc::clone(account.hres()),

@@ -66,6 +66,8 @@ pub struct Rules<'a> {
     pub reservation: &'a dyn Fn(&String) -> Option<Arc<Reservation>>,
     /// How priorities are calculated; `None`: not known yet, or not calculated.
     pub priority: Option<&'a priority::Rules>,
+    /// How many of a license there are, with those of servers.
+    pub licenses: &'a dyn Fn(&str) -> u32,
     /// What binds jobs of what accounting knows.
     pub accounting: &'a Accounting,
     /// Time.
@@ -201,7 +203,7 @@ impl Rules<'_> {
             }
         }
         if purpose.asks(&spec, |spec| &spec.licenses) {
-            spec.licenses = check_licenses(spec.licenses.take(), self.config)?;
+            spec.licenses = check_licenses(spec.licenses.take(), self.config, self.licenses)?;
         }
         if purpose.asks(&spec, |spec| &spec.dependencies) {
             self.check_dependencies(&spec)?;
@@ -521,7 +523,11 @@ fn could_ever_run(
 
 /// Each license and hierarchical resource that is named must exist, with enough for one of the alternatives. Returns the request
 /// with numbers in place of words for amounts.
-fn check_licenses(request: Option<String>, config: &Config) -> Result<Option<String>, Refusal> {
+fn check_licenses(
+    request: Option<String>,
+    config: &Config,
+    count: &dyn Fn(&str) -> u32,
+) -> Result<Option<String>, Refusal> {
     let Some(text) = request.as_deref().filter(|text| !text.is_empty()) else { return Ok(request) };
     let refusal = || Refusal::InvalidLicense(text.to_owned());
     let numbered = with_numbers(text, &|name, word| config.hres.variable(name, word)).map_err(|_| refusal())?;
@@ -533,9 +539,9 @@ fn check_licenses(request: Option<String>, config: &Config) -> Result<Option<Str
     }
     let most = |license: &LicenseCount| match config.hres.resource(&license.name) {
         Some((_, resource)) => resource.could_give(license.count),
-        None => license.count <= config.licenses.count(&license.name),
+        None => license.count <= count(&license.name),
     };
-    let known = |l: &LicenseCount| config.licenses.count(&l.name) > 0 || config.hres.resource(&l.name).is_some();
+    let known = |l: &LicenseCount| count(&l.name) > 0 || config.hres.resource(&l.name).is_some();
     let enough = request.alternatives.iter().any(|a| a.0.iter().all(most));
     let enough = enough || config.scheduler_parameters.has("allow_zero_lic");
     if asked().all(known) && enough { Ok(Some(numbered)) } else { Err(refusal()) }

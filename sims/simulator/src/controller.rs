@@ -293,6 +293,7 @@ impl World {
             priority: self.scheduler.rules.as_deref(),
             known_job: &known_job,
             reservation: &|_| None,
+            licenses: &|name| self.config.licenses.count(name),
             now: clock,
         };
         judge(&mut rules, &submitter)

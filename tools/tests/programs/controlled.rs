@@ -148,8 +148,14 @@ fn knows_nothing(request: CommandRequest) -> Vec<CommandReply> {
             vec![CommandReply::Topologies { topologies: vec![named("first", block), named("second", rings)] }]
         }
         CommandRequest::ListLicenses => {
-            let license =
-                |name: &str, total, used| LicenseView { name: name.to_owned(), total, used, reserved: 0, layer: None };
+            let license = |name: &str, total, used| LicenseView {
+                name: name.to_owned(),
+                total,
+                used,
+                reserved: 0,
+                layer: None,
+                remote: None,
+            };
             vec![CommandReply::Licenses {
                 licenses: vec![license("bar", 2, 0), license("foo", 4, 3)],
                 at: Timestamp(0),

@@ -61,6 +61,7 @@ impl Work<'_> {
             server: server.to_owned(),
             description: name.to_owned(),
             count,
+            changed: self.now,
             ..Resource::default()
         };
         set(&mut resource, edit)?;
@@ -106,6 +107,7 @@ impl Work<'_> {
             if clusters.is_empty() {
                 set(resource, edit)?;
             }
+            resource.changed = self.now;
             let (name, server) = (resource.name.clone(), resource.server.clone());
             let mut changed = Vec::new();
             for (cluster, allowed) in &mut resource.allowed {

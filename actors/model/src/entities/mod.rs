@@ -8,6 +8,7 @@
 //! | [`association`] | a user in an account on a cluster, and the accounts themselves |
 //! | [`coordinators`] | who coordinates which accounts |
 //! | [`qos`] | qualities of service |
+//! | [`remote`] | licenses of servers, as a cluster has them |
 //! | [`relative`] | QOS whose limits are percentages |
 //! | [`reasons`] | why a job waits for one of them |
 //! | [`used`] | what somebody has used |
@@ -20,6 +21,7 @@ pub mod names;
 pub mod qos;
 pub mod reasons;
 pub mod relative;
+pub mod remote;
 pub mod used;
 
 use self::{

@@ -150,6 +150,9 @@ pub struct Resource {
     /// What each cluster is allowed.
     #[serde(default)]
     pub allowed: BTreeMap<String, u32>,
+    /// When it was changed last.
+    #[serde(default)]
+    pub changed: Timestamp,
     /// Kept only since jobs refer to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,

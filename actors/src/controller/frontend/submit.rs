@@ -152,6 +152,7 @@ impl FrontendCore {
             feasibility: self.feasibility(),
             known_job: &known_job,
             reservation: &|name| sight.boards().reservations.get(name),
+            licenses: &|name| sight.license_totals().get(name).copied().unwrap_or(0),
             priority: priority.as_deref(),
             now,
         };

@@ -388,6 +388,7 @@ impl Env {
     /// charged is in it.
     pub fn set_entities(&self, entities: Arc<Entities>) {
         let first = self.entities().associations.is_empty();
+        self.licenses.lock().set_remote(entities.remote_licenses(&self.config().cluster_name));
         self.set_qos(QosTable::of_entities(&entities));
         self.entities.publish(entities);
         self.renew_accounts();

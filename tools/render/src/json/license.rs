@@ -18,16 +18,18 @@ fn license(license: &LicenseView) -> Value {
     // As in resources.yaml.
     let endless = layer.is_some_and(|layer| layer.endless);
     let count = |count: u32| if endless { -1 } else { i64::from(count) };
+    let remote = license.remote.as_ref();
+    let kept_back = remote.map_or(0, |remote| remote.last_deficit);
     json!({
         "LicenseName": license.name,
         "Total": count(license.total),
         "Used": license.used,
-        "Free": count(license.total.saturating_sub(license.used)),
-        "Remote": false,
+        "Free": count(license.total.saturating_sub(license.used).saturating_sub(kept_back)),
+        "Remote": remote.is_some(),
         "Reserved": license.reserved,
-        "LastConsumed": 0,
-        "LastDeficit": 0,
-        "LastUpdate": 0,
+        "LastConsumed": remote.map_or(0, |remote| remote.last_consumed),
+        "LastDeficit": kept_back,
+        "LastUpdate": remote.map_or(0, |remote| remote.changed.secs()),
         "Nodes": layer.map_or("", |layer| &layer.nodes),
     })
 }

@@ -52,7 +52,7 @@ fn documents() -> Vec<(&'static str, Value)> {
     let node = Arc::new(views::node(0));
     let partition = Arc::new(views::partition("debug", 1));
     let step = views::step(StepNum::Number(0), "a", "n1");
-    let license = LicenseView { name: "matlab".into(), total: 3, used: 1, reserved: 0, layer: None };
+    let license = LicenseView { name: "matlab".into(), total: 3, used: 1, reserved: 0, layer: None, remote: None };
     let reservation = Arc::new(Reservation { name: "maint".into(), ..Reservation::default() });
     let partition_of_group = views::partition("debug", 1);
     let group = Group { partition: &partition_of_group, place: 0, nodes: vec![&*node] };

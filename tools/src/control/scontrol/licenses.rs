@@ -3,7 +3,7 @@
 use super::Session;
 use crate::query::choices;
 use garrick_model::messages::command::{CommandReply, CommandRequest};
-use garrick_render::{json, records};
+use garrick_render::{clock::Clock, json, records};
 
 /// Shows all of them, or the named one.
 pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
@@ -24,11 +24,11 @@ pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
         let meta = choices::meta(&session.cluster_name(), form);
         return session.print(|out| form.write(out, json::licenses(&licenses, at, &meta)));
     }
-    let manner = session.manner;
+    let (manner, clock) = (session.manner, Clock::system());
     session.print(|out| {
         if licenses.is_empty() && !manner.quiet {
             writeln!(out, "No licenses configured in Slurm.")?;
         }
-        licenses.iter().try_for_each(|license| records::license::write(license, manner.lines, out))
+        licenses.iter().try_for_each(|license| records::license::write(license, manner.lines, &clock, out))
     })
 }
