@@ -1,16 +1,25 @@
 //! What `sacctmgr` changes of records of jobs: what their owners and administrators say of them (`modify job`), the end of those that
 //! never got one (`show runawayjobs`), and what is old (`archive`).
 
-use crate::{change::Actor, filter::JobFilter, row::JobRow};
+use crate::{
+    change::{Actor, edit::TresEdit},
+    filter::JobFilter,
+    row::JobRow,
+};
 use garrick_model::{
     ids::{JobId, Sluid},
     state::{ExitStatus, JobState},
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Longest text that is set.
 pub const LONGEST_TEXT: usize = 64 << 10;
+/// TRES of an edit at most.
+const MOST_TRES: usize = 100;
+/// Longest name of one.
+const LONGEST_TRES: usize = 255;
 /// Runs that are named in a question at most.
 pub const MOST_RUNS: usize = 4096;
 
@@ -30,6 +39,8 @@ pub struct JobEdit {
     pub system_comment: Option<String>,
     /// `NewWCKey`.
     pub wckey: Option<String>,
+    /// `TRES`: what runs that are over had, by the name of the TRES.
+    pub tres: BTreeMap<String, TresEdit>,
 }
 
 /// Which records are changed.
@@ -162,12 +173,20 @@ impl JobEdit {
     /// Is none of its texts too long, and can each be a text of C?
     pub fn is_sound(&self) -> bool {
         let texts = [&self.comment, &self.extra, &self.admin_comment, &self.system_comment, &self.wckey];
-        texts.into_iter().flatten().all(|text| text.len() <= LONGEST_TEXT && !text.contains('\0'))
+        let named = self.tres.keys().all(|name| !name.is_empty() && name.len() <= LONGEST_TRES);
+        named
+            && self.tres.len() <= MOST_TRES
+            && texts.into_iter().flatten().all(|text| text.len() <= LONGEST_TEXT && !text.contains('\0'))
+    }
+
+    /// Can it be set of that row? Amounts can only where nothing changes them any more.
+    pub fn fits(&self, row: &JobRow) -> bool {
+        self.tres.is_empty() || row.is_over()
     }
 
     /// May the job's owner set all of it? The rest is for administrators (sacctmgr(1)).
-    pub const fn is_for_owners(&self) -> bool {
-        self.admin_comment.is_none() && self.system_comment.is_none() && self.wckey.is_none()
+    pub fn is_for_owners(&self) -> bool {
+        self.admin_comment.is_none() && self.system_comment.is_none() && self.wckey.is_none() && self.tres.is_empty()
     }
 
     /// Sets it.
@@ -183,6 +202,18 @@ impl JobEdit {
         text(&mut row.system_comment, &self.system_comment);
         text(&mut row.wckey, &self.wckey);
         row.derived = self.derived.unwrap_or(row.derived);
+        for (name, edit) in self.tres.iter().filter(|_| row.is_over()) {
+            let had = row.allocated.count(name);
+            row.allocated.set(
+                name,
+                match edit {
+                    TresEdit::Clear => 0,
+                    TresEdit::Set(number) => *number,
+                    TresEdit::Add(number) => had.saturating_add(*number),
+                    TresEdit::Subtract(number) => had.saturating_sub(*number),
+                },
+            );
+        }
     }
 }
 
@@ -259,6 +290,29 @@ mod tests {
         let edit = JobEdit { comment: Some(String::new()), derived: Some(derived), ..JobEdit::default() };
         edit.on(&mut row);
         assert_eq!((row.comment, row.extra.as_deref(), row.derived), (None, Some("x"), derived));
+    }
+
+    #[test]
+    fn amounts_are_set_of_runs_that_are_over() {
+        let tres = [
+            ("cpu", TresEdit::Set(8)),
+            ("mem", TresEdit::Add(100)),
+            ("node", TresEdit::Subtract(9)),
+            ("gres/gpu", TresEdit::Clear),
+        ];
+        let tres = tres.map(|(name, edit)| (name.to_owned(), edit)).into();
+        let edit = JobEdit { tres, ..JobEdit::default() };
+        assert!(edit.is_sound() && !edit.is_for_owners());
+        let had = [("cpu", 4), ("mem", 50), ("node", 1), ("gres/gpu", 2)].into_iter().collect();
+        let mut over = JobRow { end: Some(Timestamp(30)), state: JobState::Completed, allocated: had, ..row() };
+        assert!(edit.fits(&over) && !edit.fits(&row()) && JobEdit::default().fits(&row()));
+        edit.on(&mut over);
+        assert_eq!(over.allocated.iter().collect::<Vec<_>>(), [("cpu", 8), ("mem", 150)]);
+        let mut waits = row();
+        edit.on(&mut waits);
+        assert_eq!(waits, row());
+        let many = (0..200).map(|n| (n.to_string(), TresEdit::Clear)).collect();
+        assert!(!JobEdit { tres: many, ..JobEdit::default() }.is_sound());
     }
 
     #[test]

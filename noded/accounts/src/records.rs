@@ -110,7 +110,7 @@ impl Store {
         loop {
             let question = Question { filter: &which.filter, steps: false, after: after.as_ref(), only: None };
             let page = self.page(question, &mut cursor).await?;
-            found.extend(page.jobs.into_iter().map(|job| job.row).filter(|row| which.takes(row)));
+            found.extend(page.jobs.into_iter().map(|job| job.row).filter(|row| which.takes(row) && edit.fits(row)));
             if owner.is_some_and(|owner| !found.iter().all(|row| owner.has(row))) {
                 return Ok(Edited::Denied);
             }

@@ -7,7 +7,7 @@ use garrick_accountant::{
 };
 use garrick_accounts::{
     messages::{AccountsRefusal, AccountsReply, Statistics},
-    records::{self, MOST_RUNS, PurgeOrder, RecordsReply, RecordsRequest},
+    records::{self, JobEdit, MOST_RUNS, PurgeOrder, RecordsReply, RecordsRequest},
 };
 use garrick_model::{
     config::purge::{Age, PurgeSettings},
@@ -60,6 +60,16 @@ impl World {
         }
     }
 
+    /// A TRES of an edit that there is not.
+    fn unknown_tres<'e>(&self, edit: &'e JobEdit) -> Option<&'e String> {
+        let entities = self.store.entities();
+        let is_there = |full: &str| {
+            let (kind, name) = full.split_once('/').unwrap_or((full, ""));
+            entities.tres.values().any(|tres| tres.kind == kind && tres.name == name)
+        };
+        edit.tres.keys().find(|name| !is_there(name))
+    }
+
     /// Changes records, if the one who asks may.
     pub(super) async fn records(&self, request: RecordsRequest, caller: &Asker) -> AccountsReply {
         let who = self.actor(caller);
@@ -74,6 +84,9 @@ impl World {
             RecordsRequest::Modify { which, edit, only_try } => {
                 if !which.filter.is_sound() || !edit.is_sound() {
                     return invalid("a list or text of the question is too long, or means nothing");
+                }
+                if let Some(unknown) = self.unknown_tres(&edit) {
+                    return invalid(format!("there is no TRES {unknown}"));
                 }
                 let owner = (!self.is_admin(caller)).then(|| caller.owner());
                 match self.store.edit(&which, &edit, owner.as_ref(), only_try).await {

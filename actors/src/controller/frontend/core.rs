@@ -477,6 +477,8 @@ impl Owner for FrontendCore {
                 self.ask_roster(turn, request, RosterAsk::Read(config), RosterAsked::Answer);
             }
             FrontendInput::SiteChanged => {
+                // Licenses of servers may have come, or other numbers of them.
+                self.forget_feasibility();
                 turn.run(FrontendErrand::RenewSite);
                 turn.tell(Letter::News(ConfigNews::Jobs));
             }

@@ -8,12 +8,15 @@ use super::{
     rows::{Listing, Row, Seen, lineage, ordered, parent_name},
 };
 use crate::json::{Meta, Ping, document, number, optional, pings, skeleton};
-use garrick_model::entities::{
-    Entities,
-    association::{Association, Shares},
-    limits::{Amounts, Count, Limits, TresLimit},
-    names::{Account, Cluster, User, WcKey},
-    qos::{QosFlag, QosPreemptMode, QosRecord},
+use garrick_model::{
+    entities::{
+        Entities,
+        association::{Association, Shares},
+        limits::{Amounts, Count, Limits, TresLimit},
+        names::{Account, Cluster, User, WcKey},
+        qos::{QosFlag, QosPreemptMode, QosRecord},
+    },
+    time::Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -41,6 +44,37 @@ pub fn listed(listing: &Listing<'_>, meta: &Meta) -> Option<Value> {
 /// The document of the service.
 pub fn ping(services: &[Ping], meta: &Meta) -> Value {
     of_accounting(pings(services, meta))
+}
+
+/// How often something was done, and how long that took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// What, or for whom.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// Microseconds, together.
+    pub micros: u64,
+}
+
+/// The document of what the service has done since it started. Nothing is rolled up.
+pub fn statistics(since: Timestamp, kinds: &[Done], users: &[Done], meta: &Meta) -> Value {
+    let list = |of: &str, all: &[Done]| {
+        let one = |done: &Done| {
+            let average = done.micros.checked_div(done.count).unwrap_or(0);
+            json!({of: done.name, "count": done.count, "time": {"average": average, "total": done.micros}})
+        };
+        Value::Array(all.iter().map(one).collect())
+    };
+    let none = json!({"count": 0, "last_run": 0, "duration": {"last": 0, "max": 0, "time": 0}});
+    let mut whole = document("statistics", Vec::new(), None, meta);
+    whole["statistics"] = json!({
+        "time_start": since.secs(),
+        "rollups": {"hourly": none.clone(), "daily": none.clone(), "monthly": none},
+        "RPCs": list("rpc", kinds),
+        "users": list("user", users),
+    });
+    of_accounting(whole)
 }
 
 fn of_accounting(mut document: Value) -> Value {
@@ -338,6 +372,24 @@ mod tests {
     fn made(kind: Kind, words: &[&str]) -> Value {
         let (entities, request) = (samples::tree(), Request::read(kind, words).unwrap());
         listed(&Listing { entities: &entities, here: "cluster", request: &request }, &meta()).unwrap()
+    }
+
+    /// Properties as the OpenAPI document of Slurm 26.05 has them (`stats_rec`).
+    #[test]
+    fn statistics_are_counted_by_kind_and_user() {
+        let done = |name: &str, count, micros| Done { name: name.to_owned(), count, micros };
+        let document = statistics(
+            Timestamp::from_secs(5),
+            &[done("DBD_GET_CONFIG", 2, 7)],
+            &[done("root", 2, 7), done("none", 0, 0)],
+            &meta(),
+        );
+        let of = &document["statistics"];
+        assert_eq!(of["time_start"], json!(5));
+        assert_eq!(of["RPCs"], json!([{"rpc": "DBD_GET_CONFIG", "count": 2, "time": {"average": 3, "total": 7}}]));
+        assert_eq!(of["users"][1], json!({"user": "none", "count": 0, "time": {"average": 0, "total": 0}}));
+        assert_eq!(of["rollups"]["daily"]["duration"]["max"], json!(0));
+        assert_eq!(document["meta"]["plugin"]["accounting_storage"], json!("accounting_storage/slurmdbd"));
     }
 
     #[test]

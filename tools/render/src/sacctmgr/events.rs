@@ -24,7 +24,7 @@ pub type Column = field_table::Column<Shown>;
 type Field = field_table::Field<Shown>;
 
 /// Fields under the names by which they are asked for. The beginning of one will do, of five letters at least.
-static FIELDS: [(&str, Field); 13] = [
+static FIELDS: [(&str, Field); 15] = [
     ("cluster", field("Cluster", 10, |row, _| row.cluster.clone())),
     ("clusternodes", Field { left: true, ..field("Cluster Nodes", 20, |row, _| row.nodes.clone()) }),
     (
@@ -36,10 +36,12 @@ static FIELDS: [(&str, Field); 13] = [
     ),
     ("end", field("TimeEnd", 19, end)),
     ("event", field("Event", 7, |row, _| if row.node.is_some() { "Node" } else { "Cluster" }.to_owned())),
+    ("eventraw", field("EventRaw", 8, |row, _| if row.node.is_some() { "2" } else { "1" }.to_owned())),
     ("nodename", Field { left: true, ..field("NodeName", 15, |row, _| row.node.clone().unwrap_or_default()) }),
     ("reason", field("Reason", 30, |row, _| row.reason.clone())),
     ("start", field("TimeStart", 19, |row, clock| clock.at(row.start))),
     ("state", field("State", 6, |row, _| row.state.clone())),
+    ("stateraw", field("StateRaw", 8, |row, _| state_number(row).to_string())),
     ("timeend", field("TimeEnd", 19, end)),
     ("timestart", field("TimeStart", 19, |row, clock| clock.at(row.start))),
     (
@@ -51,6 +53,21 @@ static FIELDS: [(&str, Field); 13] = [
         field("User", 10, |row, _| row.user.as_ref().map_or_else(String::new, |(uid, name)| format!("{name}({uid})"))),
     ),
 ];
+
+/// The number of a node's state as Slurm's programs have it: 1 is down, 2 idle, 512 drained, 2048 not responding. 0 in events of
+/// clusters.
+fn state_number(row: &EventRow) -> u32 {
+    const DOWN: u32 = 1;
+    const IDLE: u32 = 2;
+    const DRAIN: u32 = 1 << 9;
+    const NO_RESPOND: u32 = 1 << 11;
+    let state = match row.state.trim_end_matches('*') {
+        _ if row.node.is_none() => return 0,
+        "DRAIN" => IDLE | DRAIN,
+        _ => DOWN,
+    };
+    if row.state.ends_with('*') { state | NO_RESPOND } else { state }
+}
 
 fn end(row: &EventRow, clock: &Clock) -> String {
     clock.at_or(row.end, UNKNOWN)
@@ -185,6 +202,9 @@ mod tests {
              cluster n3              2026-11-23T08:48:51             Unknown  DOWN*                 Not responding slurm(300+ \n"
         );
         assert!(columns(Some("node")).is_err() && columns(Some("noden")).is_ok());
+        let raw = |state: &str| shown(Some("eventraw,stateraw"), &[EventRow { state: state.to_owned(), ..silent() }]);
+        let numbers = ["DOWN", "DOWN*", "DRAIN", "DRAIN*"].map(|state| raw(state).lines().last().unwrap().trim().to_owned());
+        assert_eq!(numbers, ["2        1", "2     2049", "2      514", "2     2562"]);
         let others = shown(Some("event,duration,tres,clusterno"), &[silent()]);
         assert_eq!(others.lines().last().unwrap().trim(), "Node      00:01:30      cpu=4,mem=2000M");
     }

@@ -2,9 +2,16 @@
 //! that.
 
 use super::Session;
+use crate::query::choices;
 use garrick_accounts::messages::{AccountsRefusal, AccountsReply, AccountsRequest, Statistics, Took};
 use garrick_asking::{accounting::AccountsError, accounts::User, cluster::ClusterError};
-use garrick_render::{clock::Clock, sacctmgr::kind::begins};
+use garrick_render::{
+    clock::Clock,
+    sacctmgr::{
+        document::{self, Done},
+        kind::begins,
+    },
+};
 use std::{
     cmp::Reverse,
     io::{self, Write},
@@ -32,9 +39,6 @@ enum Order {
 
 /// Shows them. The error is an exit code.
 pub(super) fn show(session: &mut Session, words: &[String]) -> Result<i32, i32> {
-    if session.manner.form.is_some() {
-        return Err(session.not_supported("a document of statistics"));
-    }
     let order = match words {
         [] => Order::Count,
         [word] if begins("ave_time", word, 1) => Order::MeanTime,
@@ -53,7 +57,40 @@ pub(super) fn show(session: &mut Session, words: &[String]) -> Result<i32, i32> 
         Err(error) => return Err(session.failed(&error, "")),
     };
     let name = |uid: u32| User::by_uid(uid).map_or_else(|| uid.to_string(), |user| user.name);
+    if let Some(form) = session.manner.form {
+        let meta = choices::meta(session.service()?.cluster().name(), form);
+        let kinds = kinds(&statistics, order).into_iter().map(|(_, name, took)| done(name, took));
+        let users = users(&statistics, order).into_iter().map(|(uid, took)| done(name(uid), took));
+        let (kinds, users): (Vec<Done>, Vec<Done>) = (kinds.collect(), users.collect());
+        let document = document::statistics(statistics.since, &kinds, &users, &meta);
+        return Ok(session.print(|out| form.write(out, document)));
+    }
     Ok(session.print(|out| write(out, &statistics, order, &Clock::system(), &name)))
+}
+
+const fn done(name: String, took: Took) -> Done {
+    Done { name, count: took.count, micros: took.micros }
+}
+
+/// Kinds of questions with their numbers and names, in that order.
+fn kinds(statistics: &Statistics, order: Order) -> Vec<(u32, String, Took)> {
+    let mut others = OTHERS;
+    let mut kinds: Vec<(u32, String, Took)> = Vec::new();
+    for (kind, took) in &statistics.kinds {
+        let of_slurm = OF_SLURM.iter().find(|(name, ..)| name == kind);
+        others += u32::from(of_slurm.is_none());
+        let (id, name) = of_slurm.map_or_else(|| (others, styled(kind)), |(_, id, name)| (*id, (*name).to_owned()));
+        kinds.push((id, name, *took));
+    }
+    kinds.sort_by_key(|(id, _, took)| (rank(order, *took), *id));
+    kinds
+}
+
+/// Users in that order.
+fn users(statistics: &Statistics, order: Order) -> Vec<(u32, Took)> {
+    let mut users: Vec<(u32, Took)> = statistics.users.iter().map(|(uid, took)| (*uid, *took)).collect();
+    users.sort_by_key(|(uid, took)| (rank(order, *took), *uid));
+    users
 }
 
 fn write(
@@ -68,22 +105,12 @@ fn write(
     writeln!(out, "Data since                    {}", at(statistics.since))?;
     writeln!(out, "All statistics are in microseconds\n{RULE}\n")?;
     writeln!(out, "Remote Procedure Call statistics by message type")?;
-    let mut others = OTHERS;
-    let mut kinds: Vec<(u32, String, Took)> = Vec::new();
-    for (kind, took) in &statistics.kinds {
-        let of_slurm = OF_SLURM.iter().find(|(name, ..)| name == kind);
-        others += u32::from(of_slurm.is_none());
-        let (id, name) = of_slurm.map_or_else(|| (others, styled(kind)), |(_, id, name)| (*id, (*name).to_owned()));
-        kinds.push((id, name, *took));
-    }
-    kinds.sort_by_key(|(id, _, took)| (rank(order, *took), *id));
-    for (id, name, took) in kinds {
+    for (id, name, took) in kinds(statistics, order) {
         writeln!(out, "\t{name:<24} ({id:>5}) {}", counted(took))?;
     }
     writeln!(out, "\nRemote Procedure Call statistics by user")?;
-    let mut users: Vec<(u32, Took)> = statistics.users.iter().map(|(uid, took)| (*uid, *took)).collect();
-    users.sort_by_key(|(uid, took)| (rank(order, *took), *uid));
-    users.into_iter().try_for_each(|(uid, took)| writeln!(out, "\t{:<20}({uid:>10}) {}", name(uid), counted(took)))
+    let mut users = users(statistics, order).into_iter();
+    users.try_for_each(|(uid, took)| writeln!(out, "\t{:<20}({uid:>10}) {}", name(uid), counted(took)))
 }
 
 const fn mean(took: Took) -> u64 {

@@ -10,7 +10,7 @@ use super::{
 use crate::query::sacct::{named, options::filter_job};
 use garrick_accounts::records::{JobEdit, Modified, RecordsReply, RecordsRequest, Which};
 use garrick_asking::{accounting::AccountsError, cluster::ClusterError};
-use garrick_model::{state::ExitStatus, time::Timestamp};
+use garrick_model::{entities::Entities, state::ExitStatus, time::Timestamp};
 use garrick_render::clock::Clock;
 
 #[derive(Clone, Copy, Debug)]
@@ -73,8 +73,11 @@ pub fn run(words: &[String], immediate: bool, world: &mut dyn World) -> Code {
         which.filter.clusters.push(world.cluster());
     }
     let mut edit = JobEdit::default();
+    // Which TRES there are is asked for where one is named.
+    let names_tres = parts.set.iter().any(|word| matches!(word.find(SETTINGS), Some(Setting::Tres)));
+    let entities = if names_tres { world.entities()? } else { Entities::default() };
     for word in &parts.set {
-        if let Err(error) = set(&mut edit, word) {
+        if let Err(error) = set(&mut edit, word, &entities) {
             told::word_error(world, word, &error);
             return Ok(1);
         }
@@ -147,7 +150,7 @@ fn time(word: &Word<'_>) -> Result<Timestamp, Option<String>> {
     past(word.value).map_err(Some)
 }
 
-fn set(edit: &mut JobEdit, word: &Word<'_>) -> Result<(), WordError> {
+fn set(edit: &mut JobEdit, word: &Word<'_>, entities: &Entities) -> Result<(), WordError> {
     word.only_is()?;
     let text = Some(word.value.to_owned());
     match word.find(SETTINGS).ok_or(WordError::Unknown)? {
@@ -161,7 +164,7 @@ fn set(edit: &mut JobEdit, word: &Word<'_>) -> Result<(), WordError> {
         Setting::Extra => edit.extra = text,
         Setting::NewWcKey => edit.wckey = Some(word.value.to_lowercase()),
         Setting::SystemComment => edit.system_comment = text,
-        Setting::Tres => return Err(WordError::NotYet),
+        Setting::Tres => edit.tres.extend(word.tres(entities)?),
     }
     Ok(())
 }
@@ -176,6 +179,8 @@ fn wait_status(number: u64) -> Option<ExitStatus> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use garrick_accounts::change::edit::TresEdit;
+    use garrick_model::entities::names::TresRecord;
 
     #[test]
     fn a_derived_exit_code_is_a_number_of_wait() {
@@ -188,9 +193,12 @@ mod tests {
 
     #[test]
     fn owners_words_and_administrators_words_are_known() {
+        let cpu = TresRecord { id: 1, kind: "cpu".to_owned(), name: String::new() };
+        let entities = Entities { tres: [(1, cpu)].into(), ..Entities::default() };
+        let set = |edit: &mut JobEdit, word: &str| set(edit, &Word::of(word), &entities);
         let mut edit = JobEdit::default();
-        for word in ["comment='a b'", "admincomment=adm", "derivedec=7", "sys=''", "newwckey=K", "extra=e"] {
-            assert_eq!(set(&mut edit, &Word::of(word)), Ok(()), "{word}");
+        for word in ["comment='a b'", "admincomment=adm", "derivedec=7", "sys=''", "newwckey=K", "extra=e", "tres=cpu=4"] {
+            assert_eq!(set(&mut edit, word), Ok(()), "{word}");
         }
         let text = |text: &str| Some(text.to_owned());
         let expected = JobEdit {
@@ -200,10 +208,12 @@ mod tests {
             system_comment: text(""),
             wckey: text("k"),
             extra: text("e"),
+            tres: [("cpu".to_owned(), TresEdit::Set(4))].into(),
         };
         assert_eq!(edit, expected);
-        assert_eq!(set(&mut edit, &Word::of("bogus=x")), Err(WordError::Unknown));
-        assert_eq!(set(&mut edit, &Word::of("tres=cpu=1")), Err(WordError::NotYet));
-        assert_eq!(set(&mut edit, &Word::of("comment+=x")), Err(WordError::Operator));
+        assert_eq!(set(&mut edit, "bogus=x"), Err(WordError::Unknown));
+        let unknown = WordError::Tres("no TRES known by type tape".to_owned());
+        assert_eq!(set(&mut edit, "tres=tape=1"), Err(unknown));
+        assert_eq!(set(&mut edit, "comment+=x"), Err(WordError::Operator));
     }
 }
