@@ -41,6 +41,7 @@ enum Kind {
     Association = 6,
     WcKey = 7,
     Resource = 8,
+    Federation = 9,
 }
 
 /// A row to be written; without a body it is deleted.
@@ -168,6 +169,7 @@ fn take(entities: &mut Entities, kind: i64, name: &str, body: &[u8]) -> Result<(
         5 => drop(entities.qos.insert(name.to_owned(), decoded(body)?)),
         6 => drop(entities.associations.insert(AssocId(number()?), decoded(body)?)),
         7 => drop(entities.wckeys.insert(number()?, decoded(body)?)),
+        9 => drop(entities.federations.insert(name.to_owned(), decoded(body)?)),
         8 => drop(entities.resources.insert(number()?, decoded(body)?)),
         // Of a later version that was in use for a while.
         other => return Err(StoreError::Row(format!("entity of kind {other}"))),
@@ -192,6 +194,7 @@ fn differences(old: &Entities, new: &Entities) -> Vec<Difference> {
     compare(Kind::Association, &numbers(old), &numbers(new), &mut all);
     compare(Kind::WcKey, &old.wckeys, &new.wckeys, &mut all);
     compare(Kind::Resource, &old.resources, &new.resources, &mut all);
+    compare(Kind::Federation, &old.federations, &new.federations, &mut all);
     all
 }
 

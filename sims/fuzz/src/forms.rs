@@ -14,7 +14,7 @@ use garrick_model::{
     entities::{
         association::Shares,
         limits::{Count, TresLimit},
-        names::AdminLevel,
+        names::{AdminLevel, FedState},
         qos::{QosFlag, QosPreemptMode},
     },
     gres::{GpuBind, GresBinding},
@@ -130,6 +130,7 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         Count,
         TresLimit,
         AdminLevel,
+        FedState,
         QosFlag,
         QosPreemptMode,
         AccountsRefusal,

@@ -85,6 +85,7 @@ impl Work<'_> {
             for resource in self.entities.resources.values_mut() {
                 resource.allowed.remove(&name);
             }
+            self.leave(&name);
             if let Some(cluster) = self.entities.clusters.get_mut(&name) {
                 cluster.deleted = true;
             }
@@ -106,6 +107,9 @@ impl Work<'_> {
     }
 
     fn set_cluster(&mut self, name: &str, edit: &ClusterEdit) -> Result<(), ChangeRefusal> {
+        if let Some(federation) = &edit.federation {
+            self.move_cluster(name, federation)?;
+        }
         let Some(cluster) = self.entities.clusters.get_mut(name) else { return Ok(()) };
         if let Some(classification) = &edit.classification {
             text(classification)?;
@@ -115,6 +119,7 @@ impl Work<'_> {
             text(feature)?;
         }
         lower_list(&edit.features).on(&mut cluster.features);
+        cluster.fed_state = edit.fed_state.unwrap_or(cluster.fed_state);
         Ok(())
     }
 }

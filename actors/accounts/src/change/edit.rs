@@ -3,7 +3,7 @@
 use garrick_model::entities::{
     association::Shares,
     limits::{Count, TresLimit},
-    names::AdminLevel,
+    names::{AdminLevel, FedState},
     qos::{QosFlag, QosPreemptMode},
 };
 use serde::{Deserialize, Serialize};
@@ -157,6 +157,12 @@ pub struct ClusterEdit {
     /// `Features`.
     #[serde(default)]
     pub features: ListEdit<String>,
+    /// `Federation`; an empty name: none.
+    #[serde(default)]
+    pub federation: Option<String>,
+    /// `FedState`.
+    #[serde(default)]
+    pub fed_state: Option<FedState>,
 }
 
 /// Values of a QOS.

@@ -13,7 +13,7 @@
 //! | `bounds` | what coordinators leave to others at most |
 //! | `tree` | names and order of associations |
 //! | `associations` | setting values of associations, with what is checked after each change |
-//! | `clusters`, `accounts`, `users`, `user_edits`, `qos`, `coordinators`, `wckeys`, `resources` | what is done for each kind |
+//! | `clusters`, `accounts`, `users`, `user_edits`, `qos`, `coordinators`, `wckeys`, `resources`, `federations` | what is done for each kind |
 
 mod accounts;
 mod associations;
@@ -25,6 +25,7 @@ mod change_test;
 mod clusters;
 mod coordinators;
 pub mod edit;
+mod federations;
 pub mod fresh;
 mod qos;
 pub mod refusal;
@@ -43,7 +44,7 @@ pub use self::{
 };
 
 use self::{
-    edit::{AccountEdit, AssocEdit, AssocFilter, ClusterEdit, QosEdit, ResourceEdit, ResourceFilter, UserEdit},
+    edit::{AccountEdit, AssocEdit, AssocFilter, ClusterEdit, ListEdit, QosEdit, ResourceEdit, ResourceFilter, UserEdit},
     work::Work,
 };
 use garrick_model::{
@@ -175,6 +176,22 @@ pub enum Action {
     },
     /// `delete resource`: with clusters what these are allowed, else the resource itself.
     DeleteResources(ResourceFilter),
+    /// `add federation`.
+    AddFederations {
+        /// Names.
+        names: Vec<String>,
+        /// Clusters that are in it.
+        clusters: Vec<String>,
+    },
+    /// `modify federation`.
+    ModifyFederations {
+        /// Which; empty: all.
+        names: Vec<String>,
+        /// Clusters that are in it.
+        clusters: ListEdit<String>,
+    },
+    /// `delete federation`.
+    DeleteFederations(Vec<String>),
 }
 
 /// `add account`.
@@ -242,6 +259,8 @@ pub enum Affected {
         /// Of an account that was changed itself: the account that was above it before.
         parent: Option<String>,
     },
+    /// A federation.
+    Federation(String),
     /// A workload characterization key.
     WcKey {
         /// Cluster.

@@ -31,6 +31,15 @@ pub enum ChangeRefusal {
     ClusterExists(String),
     /// There is no such cluster.
     NoCluster(String),
+    /// There is no such federation.
+    NoFederation(String),
+    /// A cluster is in another federation.
+    InFederation {
+        /// Cluster.
+        cluster: String,
+        /// The federation that it is in.
+        federation: String,
+    },
     /// There is no cluster at all.
     NoClusters,
     /// There is no such account to be the parent on that cluster.

@@ -62,6 +62,9 @@ impl<'a> Work<'a> {
             Action::AddResources { names, server, clusters, edit } => self.add_resources(names, server, clusters, edit),
             Action::ModifyResources { filter, edit } => self.modify_resources(filter, edit),
             Action::DeleteResources(filter) => self.delete_resources(filter),
+            Action::AddFederations { names, clusters } => self.add_federations(names, clusters),
+            Action::ModifyFederations { names, clusters } => self.modify_federations(names, clusters),
+            Action::DeleteFederations(names) => self.delete_federations(names),
         }
     }
 

@@ -26,7 +26,7 @@ pub mod used;
 
 use self::{
     association::{AssocId, Association, Effective},
-    names::{Account, Cluster, Resource, TresRecord, User, WcKey},
+    names::{Account, Cluster, Federation, Resource, TresRecord, User, WcKey},
     qos::QosRecord,
 };
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,9 @@ pub struct Entities {
     /// By name.
     #[serde(default)]
     pub clusters: BTreeMap<String, Cluster>,
+    /// By name.
+    #[serde(default)]
+    pub federations: BTreeMap<String, Federation>,
     /// By name.
     #[serde(default)]
     pub accounts: BTreeMap<String, Account>,
@@ -111,6 +114,8 @@ impl Entities {
     pub fn of_cluster(&self, cluster: &str) -> Self {
         let mut of = self.clone();
         of.clusters.retain(|name, known| name == cluster && !known.deleted);
+        // Nothing is scheduled by them.
+        of.federations.clear();
         of.accounts.retain(|_, account| !account.deleted);
         of.users.retain(|_, user| !user.deleted);
         of.qos.retain(|_, qos| !qos.deleted);
@@ -118,6 +123,14 @@ impl Entities {
         of.wckeys.retain(|_, key| key.cluster == cluster && !key.deleted);
         of.resources.retain(|_, resource| !resource.deleted);
         of
+    }
+
+    /// Living clusters of a federation, in the order of their numbers in it.
+    pub fn in_federation(&self, name: &str) -> Vec<&Cluster> {
+        let members = self.clusters.values().filter(|cluster| !cluster.deleted && cluster.federation == name);
+        let mut members: Vec<&Cluster> = members.collect();
+        members.sort_by_key(|cluster| cluster.fed_index);
+        members
     }
 
     /// What holds for an association, with what it inherits.

@@ -21,6 +21,12 @@ pub struct Cluster {
     /// `Federation`.
     #[serde(default)]
     pub federation: String,
+    /// Its number in the federation, from 1; 0: it is in none.
+    #[serde(default)]
+    pub fed_index: u32,
+    /// `FedState`.
+    #[serde(default)]
+    pub fed_state: FedState,
     /// `Features`.
     #[serde(default)]
     pub features: BTreeSet<String>,
@@ -39,6 +45,51 @@ pub struct Cluster {
     /// When it came.
     #[serde(default)]
     pub created: Timestamp,
+}
+
+/// `FedState`: what a cluster does in its federation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum FedState {
+    /// It takes and schedules jobs of the federation.
+    #[default]
+    Active,
+    /// It does neither.
+    Inactive,
+    /// It takes no more.
+    Drain,
+    /// The same, until it leaves the federation.
+    DrainRemove,
+}
+
+impl FedState {
+    /// As sacctmgr(1) has it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Active => "ACTIVE",
+            Self::Inactive => "INACTIVE",
+            Self::Drain => "DRAIN",
+            Self::DrainRemove => "DRAIN+REMOVE",
+        }
+    }
+
+    /// That of a word.
+    pub fn of(word: &str) -> Option<Self> {
+        let all = [Self::Active, Self::Inactive, Self::Drain, Self::DrainRemove];
+        all.into_iter().find(|state| state.word().eq_ignore_ascii_case(word))
+    }
+}
+
+/// Clusters that belong together. Which ones do is kept with them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Federation {
+    /// Name.
+    pub name: String,
+    /// When it came.
+    #[serde(default)]
+    pub created: Timestamp,
+    /// It was deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
 }
 
 /// An account.

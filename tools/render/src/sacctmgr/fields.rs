@@ -200,7 +200,7 @@ static OF_CLUSTERS: [Named; 14] = [
     }),
     f(&["features"], "Features", 20, |r, _| text(r.cluster.map(|c| list(&c.features)))),
     f(&["federation"], "Federation", 10, |r, _| text(r.cluster.map(|c| &c.federation))),
-    f(&["fedstate"], "FedState", 12, |_, _| String::new()),
+    f(&["fedstate"], "FedState", 12, |r, _| text(r.cluster.filter(|c| c.fed_index > 0).map(|c| c.fed_state.word()))),
     f(&["fedstateraw"], "FedStateRaw", 11, |_, _| String::new()),
     f(&["flags"], "Flags", 20, |r, _| text(r.cluster.map(|c| list(&c.flags)))),
     f(&["id"], "ID", 6, |r, _| text(r.cluster.map(|c| c.id))),
@@ -317,11 +317,11 @@ static OF_RESOURCES: [Named; 12] = [
 ];
 
 static OF_FEDERATIONS: [Named; 6] = [
-    f(&["federation", "name"], "Federation", 10, |_, _| String::new()),
-    f(&["cluster"], "Cluster", 10, |_, _| String::new()),
-    f(&["id", "index"], "ID", 2, |_, _| String::new()),
-    f(&["features"], "Features", 20, |_, _| String::new()),
-    f(&["fedstate"], "FedState", 12, |_, _| String::new()),
+    f(&["federation", "name"], "Federation", 10, |r, _| text(r.federation)),
+    f(&["cluster"], "Cluster", 10, |r, _| text(r.cluster.map(|c| &c.name))),
+    f(&["id", "index"], "ID", 2, |r, _| text(r.cluster.map(|c| c.fed_index))),
+    f(&["features"], "Features", 20, |r, _| text(r.cluster.map(|c| list(&c.features)))),
+    f(&["fedstate"], "FedState", 12, |r, _| text(r.cluster.map(|c| c.fed_state.word()))),
     f(&["fedstateraw"], "FedStateRaw", 11, |_, _| String::new()),
 ];
 

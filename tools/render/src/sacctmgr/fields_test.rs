@@ -12,7 +12,7 @@ use garrick_model::{
     entities::{
         Entities,
         association::{AssocId, Shares},
-        names::Resource,
+        names::{Cluster, Federation, Resource},
     },
     time::Timestamp,
 };
@@ -22,6 +22,7 @@ fn rows<'e>(listing: &Listing<'e>, transactions: &'e [Transaction]) -> Vec<Row<'
         Kind::Account => listing.accounts(),
         Kind::Association => listing.associations(),
         Kind::Cluster => listing.clusters(),
+        Kind::Federation => listing.federations(),
         Kind::Qos => listing.qos(),
         Kind::Tres => listing.tres(),
         Kind::User => listing.users(),
@@ -286,6 +287,36 @@ fn clusters_and_tres_are_listed() {
         "{tres}"
     );
     assert!(tres.ends_with(" license          matlab   1004 \n"), "{tres}");
+}
+
+#[test]
+fn federations_have_a_line_for_each_cluster_and_a_tree_on_request() {
+    let member = |name: &str, fed_index| Cluster {
+        name: name.to_owned(),
+        federation: "fed1".to_owned(),
+        fed_index,
+        ..Cluster::default()
+    };
+    let clusters = [member("second", 1), member("third", 2)].map(|one| (one.name.clone(), one)).into();
+    let named = |name: &str| (name.to_owned(), Federation { name: name.to_owned(), ..Federation::default() });
+    let entities = Entities { clusters, federations: [named("fed1")].into(), ..Entities::default() };
+    let heading = "Federation    Cluster ID             Features     FedState \n\
+                   ---------- ---------- -- -------------------- ------------ \n";
+    let of = |words| shown_of(&entities, &[], &Setting::Columns, words);
+    let lines = "      fed1     second  1                            ACTIVE \n      fed1      third  2                            ACTIVE \n";
+    assert_eq!(of("federation"), format!("{heading}{lines}"));
+    let lines = concat!(
+        "      fed1                                                 \n",
+        "               second  1                            ACTIVE \n",
+        "                third  2                            ACTIVE \n"
+    );
+    assert_eq!(of("federation tree"), format!("{heading}{lines}"));
+    assert_eq!(of("federation fed2"), heading);
+    assert!(of("cluster format=cluster,federation,fedstate").contains("    second       fed1       ACTIVE \n"));
+    // One without clusters is there too.
+    let alone = Entities { federations: [named("fed3")].into(), ..Entities::default() };
+    let shown = shown_of(&alone, &[], &Setting::Columns, "federation");
+    assert_eq!(shown.lines().last().unwrap().trim_end(), "      fed3");
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct Row<'e> {
     pub user: Option<&'e User>,
     /// Cluster.
     pub cluster: Option<&'e Cluster>,
+    /// Federation.
+    pub federation: Option<&'e str>,
     /// QOS.
     pub qos: Option<&'e QosRecord>,
     /// WCKey.
@@ -136,6 +138,7 @@ impl<'e> Listing<'e> {
             account: None,
             user: None,
             cluster: None,
+            federation: None,
             qos: None,
             wckey: None,
             tres: None,
@@ -269,6 +272,28 @@ impl<'e> Listing<'e> {
             Row { cluster: Some(cluster), association, ..self.blank() }
         };
         clusters.map(row).collect()
+    }
+
+    /// Federations, by name, with their clusters; with `Tree` in lines of their own below them.
+    pub fn federations(&self) -> Vec<Row<'e>> {
+        let request = self.request;
+        let mut rows = Vec::new();
+        for federation in self.entities.federations.values() {
+            let members = self.entities.in_federation(&federation.name);
+            let taken = self.shows(federation.deleted)
+                && request.takes(Key::Name, &federation.name)
+                && request.takes_any(Key::Cluster, members.iter().map(|cluster| cluster.name.as_str()));
+            if !taken {
+                continue;
+            }
+            let (tree, name) = (request.has(More::Tree), Some(federation.name.as_str()));
+            if tree || members.is_empty() {
+                rows.push(Row { federation: name, ..self.blank() });
+            }
+            let federation = name.filter(|_| !tree);
+            rows.extend(members.into_iter().map(|cluster| Row { federation, cluster: Some(cluster), ..self.blank() }));
+        }
+        rows
     }
 
     /// QOS, by number.

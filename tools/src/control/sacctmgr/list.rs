@@ -95,13 +95,14 @@ fn entities(session: &mut Session, request: &Request) -> Result<i32, i32> {
         Kind::Account => listing.accounts(),
         Kind::Association => listing.associations(),
         Kind::Cluster => listing.clusters(),
+        Kind::Federation => listing.federations(),
         Kind::Qos => listing.qos(),
         Kind::Resource => listing.resources(),
         Kind::Transaction => listing.transactions(&changes),
         Kind::Tres => listing.tres(),
         Kind::User => listing.users(),
         Kind::WcKey => listing.wckeys(),
-        // There are no federations, and nodes are of no cloud that has names for them.
+        // Nodes are of no cloud that has names for them.
         _ => Vec::new(),
     };
     let clock = Clock::system();

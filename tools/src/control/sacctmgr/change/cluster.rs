@@ -4,19 +4,21 @@ use super::{
     assoc_words,
     session::{Code, Session},
     told,
-    words::{Word, WordError, parts},
+    words::{Word, WordError, parts, unquoted},
     world::World,
 };
 use garrick_accounts::change::{
     Action, Applied, ChangeRefusal,
     edit::{AssocEdit, ClusterEdit, ListEdit},
 };
+use garrick_model::entities::names::FedState;
 
 #[derive(Clone, Copy, Debug)]
 enum Setting {
     Classification,
     Features,
     Federation,
+    FedState,
     Names,
 }
 
@@ -25,7 +27,7 @@ const SETTINGS: &[(&str, Setting)] = &[
     ("Clusters", Setting::Names),
     ("Features", Setting::Features),
     ("Federation", Setting::Federation),
-    ("FedState", Setting::Federation),
+    ("FedState", Setting::FedState),
     ("Names", Setting::Names),
 ];
 
@@ -42,7 +44,14 @@ impl Session<'_> {
             (None, _) | (_, Some(Setting::Names)) => asked.names.extend(word.names()),
             (_, Some(Setting::Classification)) => asked.cluster.classification = Some(classification(word.value)?),
             (_, Some(Setting::Features)) => asked.cluster.features = word.list(),
-            (_, Some(Setting::Federation)) => return Err(WordError::NotYet),
+            (_, Some(Setting::Federation)) => {
+                word.only_is()?;
+                asked.cluster.federation = Some(unquoted(word.value).to_owned());
+            }
+            (_, Some(Setting::FedState)) => {
+                word.only_is()?;
+                asked.cluster.fed_state = Some(FedState::of(unquoted(word.value)).ok_or(WordError::Unknown)?);
+            }
             (_, None) => return assoc_words::set(&mut asked.edit, word, &self.entities),
         }
         Ok(())
@@ -141,6 +150,12 @@ fn settings(cluster: &ClusterEdit, edit: &AssocEdit) -> String {
     let mut text = " Setting\n".to_owned();
     if let Some(kind) = &cluster.classification {
         text += &format!("  Classification = {kind}\n");
+    }
+    if let Some(federation) = &cluster.federation {
+        text += &format!("  Federation     = {federation}\n");
+    }
+    if let Some(state) = cluster.fed_state {
+        text += &format!("  FedState       = {}\n", state.word());
     }
     if !matches!(cluster.features, ListEdit::Keep) {
         text += &format!("  Features       = {}\n", assoc_words::list_text(&cluster.features).unwrap_or_default());

@@ -177,6 +177,45 @@ fn past_use_is_reset_beside_whatever_else_is_set() {
     assert_eq!(account(&memory, "astro").usage_reset, Some(NOW));
 }
 
+/// Not recorded of Slurm but for what is in the file: what sacctmgr(1) says.
+#[test]
+fn clusters_join_and_leave_federations() {
+    let mut memory = begin();
+    for line in ["add cluster second,third", "add federation fed1 clusters=second", "add federation fed2"] {
+        let said = memory.run(&format!("sacctmgr -i {line}"));
+        assert!(said.ends_with("[exit 0]\n"), "{said}");
+    }
+    let members = |memory: &Memory, name: &str| -> Vec<(String, u32)> {
+        let members = memory.entities.in_federation(name).into_iter();
+        members.map(|cluster| (cluster.name.clone(), cluster.fed_index)).collect()
+    };
+    let member = |name: &str, index| (name.to_owned(), index);
+    for cluster in ["cluster", "third"] {
+        let said = memory.run(&format!("sacctmgr -i modify federation fed1 set clusters+={cluster}"));
+        assert!(said.ends_with(" Modified federation...\n  fed1\n[exit 0]\n"), "{said}");
+    }
+    memory.run("sacctmgr -i modify federation fed1 set clusters-=cluster");
+    assert_eq!(members(&memory, "fed1"), [member("second", 1), member("third", 3)]);
+    // The least number that is free; and a cluster is only in one of them.
+    memory.run("sacctmgr -i modify cluster cluster set federation=fed1 fedstate=drain");
+    assert_eq!(members(&memory, "fed1"), [member("second", 1), member("cluster", 2), member("third", 3)]);
+    assert_eq!(memory.entities.clusters["cluster"].fed_state.word(), "DRAIN");
+    let said = memory.run("sacctmgr -i modify federation fed2 set clusters=third");
+    assert!(said.contains("is in federation 'fed1'") && said.ends_with("[exit 1]\n"), "{said}");
+    memory.run("sacctmgr -i modify cluster third set federation=fed2");
+    assert_eq!(members(&memory, "fed2"), [member("third", 1)]);
+    let said = memory.run("sacctmgr -i modify cluster third set federation=fed9");
+    assert!(said.contains("No federation 'fed9'") && said.ends_with("[exit 1]\n"), "{said}");
+    for line in ["modify cluster third set federation=", "delete federation fed1"] {
+        memory.run(&format!("sacctmgr -i {line}"));
+    }
+    assert!(members(&memory, "fed1").is_empty() && members(&memory, "fed2").is_empty());
+    assert_eq!(memory.run("sacctmgr -i delete federation fed1"), " Nothing deleted\n[exit 1]\n");
+    assert_eq!(memory.run("sacctmgr -i add federation fed2"), " Nothing new added.\n[exit 1]\n");
+    let said = memory.run("sudo -u alice sacctmgr -i add federation fed3");
+    assert!(said.ends_with("[exit 1]\n"), "{said}");
+}
+
 /// Takes a load apart: numbers of microseconds are no one's.
 fn loaded(memory: &mut Memory, line: &str, file: &str) -> String {
     memory.files = vec![("f.cfg".to_owned(), file.to_owned())];

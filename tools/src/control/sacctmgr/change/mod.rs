@@ -8,7 +8,7 @@
 //! | [`world`] | the service, the one who types, two ways out |
 //! | [`told`] | Slurm's words for changes and refusals |
 //! | `load`, `load_plan`, `load_tables`, `flat_file` | `load` |
-//! | `account`, `user`, `qos`, `cluster`, `coordinator`, `resource` | the words for each kind |
+//! | `account`, `user`, `qos`, `cluster`, `coordinator`, `resource`, `federation` | the words for each kind |
 //! | `job` | `modify job` |
 //!
 //! What a change does and who may do it is decided by the service ([`garrick_accounts::change`]).
@@ -18,6 +18,7 @@ pub(super) mod asking;
 mod assoc_words;
 mod cluster;
 mod coordinator;
+mod federation;
 mod flat_file;
 #[cfg(test)]
 mod golden_test;
@@ -130,11 +131,6 @@ pub(super) fn in_world(verb: Verb, words: &[String], immediate: bool, world: &mu
     if let Entity::Job = entity {
         return job::run(&words[1..], immediate, world);
     }
-    if let Entity::Federation = entity {
-        let what = words.first().map_or("", String::as_str);
-        world.err(&format!("sacctmgr: error: {} {what}: not supported yet\n", verb.name()));
-        return Ok(1);
-    }
     let mut session = Session::new(world, immediate)?;
     session.carry(verb, entity, &words[1..])
 }
@@ -150,6 +146,9 @@ impl Session<'_> {
             (Entity::Cluster, Verb::Delete) => self.delete_cluster(words),
             (Entity::Coordinator, Verb::Delete) => self.delete_coordinator(words),
             (Entity::Coordinator, Verb::Add | Verb::Modify) => self.add_coordinator(words),
+            (Entity::Federation, Verb::Add) => self.add_federation(words),
+            (Entity::Federation, Verb::Modify) => self.modify_federation(words),
+            (Entity::Federation, Verb::Delete) => self.delete_federation(words),
             (Entity::Qos, Verb::Add) => self.add_qos(words),
             (Entity::Qos, Verb::Modify) => self.modify_qos(words),
             (Entity::Qos, Verb::Delete) => self.delete_qos(words),
@@ -160,7 +159,7 @@ impl Session<'_> {
             (Entity::User, Verb::Modify) => self.modify_user(words),
             (Entity::User, Verb::Delete) => self.delete_user(words),
             // Told before.
-            (Entity::Federation | Entity::Job, _) | (_, Verb::Load) => Ok(1),
+            (Entity::Job, _) | (_, Verb::Load) => Ok(1),
         }
     }
 }

@@ -64,6 +64,10 @@ pub fn cluster(one: &Affected) -> Option<&String> {
     if let Affected::Cluster(name) = one { Some(name) } else { None }
 }
 
+pub fn federation(one: &Affected) -> Option<&String> {
+    if let Affected::Federation(name) = one { Some(name) } else { None }
+}
+
 pub fn qos(one: &Affected) -> Option<&String> {
     if let Affected::Qos(name) = one { Some(name) } else { None }
 }
@@ -224,6 +228,10 @@ pub fn sentence(refusal: &ChangeRefusal) -> String {
         ),
         ChangeRefusal::NoParent { parent, cluster } => format!("No parent account '{parent}' on cluster '{cluster}'"),
         ChangeRefusal::NoCluster(name) => format!("No cluster '{name}'"),
+        ChangeRefusal::NoFederation(name) => format!("No federation '{name}'"),
+        ChangeRefusal::InFederation { cluster, federation } => {
+            format!("Cluster '{cluster}' is in federation '{federation}', and can only be in one")
+        }
         ChangeRefusal::NoClusters => "There are no clusters yet".to_owned(),
         ChangeRefusal::NoAccount(name) => format!("You specified a non-existent account '{name}'."),
         ChangeRefusal::NoUser(name) => format!("You specified a non-existent user '{name}'."),
