@@ -87,6 +87,7 @@ scenarios! {
     scontrol
     planned
     sacct
+    sacctmgr
     scontrol_show
     scrontab
     scrontab_explicit
@@ -94,6 +95,7 @@ scenarios! {
     sinfo
     site_scripts
     squeue
+    sreport
     srun
     srun_errors
     srun_launch
