@@ -235,10 +235,8 @@ mod tests {
     fn a_number_of_an_unknown_user_is_his_on_his_cluster_and_under_his_name() {
         let known = Owner::known(7);
         assert!(known.is(7, "birch", "bob") && !known.is(8, "birch", "bob"));
-        let unknown = |name: Option<&str>| Owner {
-            uid: 7,
-            elsewhere: Some(("maple".to_owned(), name.map(str::to_owned))),
-        };
+        let unknown =
+            |name: Option<&str>| Owner { uid: 7, elsewhere: Some(("maple".to_owned(), name.map(str::to_owned))) };
         let alice = unknown(Some("alice"));
         assert!(alice.is(7, "maple", "alice") && alice.is(7, "birch", "alice"));
         // He was called otherwise when he submitted it.

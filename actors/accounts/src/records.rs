@@ -202,7 +202,8 @@ impl JobEdit {
         text(&mut row.system_comment, &self.system_comment);
         text(&mut row.wckey, &self.wckey);
         row.derived = self.derived.unwrap_or(row.derived);
-        for (name, edit) in self.tres.iter().filter(|_| row.is_over()) {
+        let is_over = row.is_over();
+        for (name, edit) in self.tres.iter().filter(|_| is_over) {
             let had = row.allocated.count(name);
             row.allocated.set(
                 name,

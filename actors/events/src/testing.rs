@@ -19,7 +19,17 @@ use std::{
 /// The end of a job that was cancelled before it started.
 pub fn cancelled() -> End {
     let (state, reason, exit) = (JobState::Cancelled, Reason::None, ExitStatus::SUCCESS);
-    End { state, reason, exit, derived: exit, at: Timestamp(1), then: Afterwards::Over, cause: None, by: None, sluid: None }
+    End {
+        state,
+        reason,
+        exit,
+        derived: exit,
+        at: Timestamp(1),
+        then: Afterwards::Over,
+        cause: None,
+        by: None,
+        sluid: None,
+    }
 }
 
 /// A step of one CPU that is over.

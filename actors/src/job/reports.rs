@@ -459,7 +459,10 @@ impl JobCore {
             None => (JobState::NodeFail, Reason::StepManagerDied, self.after_node_failure()),
         };
         let exit = ExitStatus { code: 0, signal: Some(9) };
-        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause: None, by: None, sluid: None }, turn);
+        self.end(
+            End { state, reason, exit, derived: exit, at: turn.now, then, cause: None, by: None, sluid: None },
+            turn,
+        );
     }
 
     pub(super) fn node_lost(&mut self, node: &str, turn: &mut Turn<'_>) {
@@ -494,7 +497,17 @@ impl JobCore {
         };
         let exit = ExitStatus::SUCCESS;
         self.end(
-            End { state, reason: Reason::NodeDown, exit, derived: exit, at: turn.now, then, cause: None, by: None, sluid: None },
+            End {
+                state,
+                reason: Reason::NodeDown,
+                exit,
+                derived: exit,
+                at: turn.now,
+                then,
+                cause: None,
+                by: None,
+                sluid: None,
+            },
             turn,
         );
     }

@@ -467,8 +467,17 @@ fn an_end_that_nobody_asked_for_counts_and_a_release_begins_anew() {
                 Ending { state, reason: reason.clone(), then, by: asked.then_some(0), at: None, unasked: !asked };
             record.apply(&JobEvent::Ending(ending)).unwrap();
         }
-        let end =
-            End { state, reason, exit, derived: exit, at: Timestamp::from_secs(20_000), then, cause: None, by: None, sluid: None };
+        let end = End {
+            state,
+            reason,
+            exit,
+            derived: exit,
+            at: Timestamp::from_secs(20_000),
+            then,
+            cause: None,
+            by: None,
+            sluid: None,
+        };
         record.apply(&JobEvent::Ended(end)).unwrap();
         record
     };

@@ -70,8 +70,10 @@ pub struct Cursor {
 impl Cursor {
     /// Has it what comes behind that place?
     fn goes_on(&self, question: &Question<'_>, place: Option<Key>) -> bool {
-        let same =
-            self.asked.as_ref().is_some_and(|(filter, only)| filter == question.filter && only.as_ref() == question.only);
+        let same = self
+            .asked
+            .as_ref()
+            .is_some_and(|(filter, only)| filter == question.filter && only.as_ref() == question.only);
         // At the first place a new answer begins, as of now.
         let within = place.is_some_and(|at| {
             self.keys.first().is_some_and(|first| *first <= at) && (self.whole || self.keys.last() > Some(&at))
@@ -232,10 +234,7 @@ async fn with_steps(link: &mut Link<'_>, found: Found, question: &Question<'_>) 
 
 /// The first steps of many runs, by cluster and run, with one statement: most runs have no more. Each part of it has its own limit, so
 /// that a run with millions costs no more than others.
-async fn first_steps(
-    link: &mut Link<'_>,
-    runs: &[(i64, JobRow)],
-) -> Result<HashMap<(i64, i64), Vec<Row>>, StoreError> {
+async fn first_steps(link: &mut Link<'_>, runs: &[(i64, JobRow)]) -> Result<HashMap<(i64, i64), Vec<Row>>, StoreError> {
     let mut sql = Statement::built("");
     for (number, (cluster, row)) in runs.iter().enumerate() {
         sql.push(if number == 0 { "" } else { " UNION ALL " });

@@ -41,7 +41,9 @@ fn records_are_changed_as_owners_and_administrators_say() {
         let uid = rows(&store).await[0].uid;
         let all = Which::default();
         assert_eq!(store.edit(&all, &comment("x"), Some(&Owner::known(uid + 1)), false).await.unwrap(), Edited::Denied);
-        let Edited::Done(tried) = store.edit(&all, &comment("x"), Some(&Owner::known(uid)), true).await.unwrap() else { panic!() };
+        let Edited::Done(tried) = store.edit(&all, &comment("x"), Some(&Owner::known(uid)), true).await.unwrap() else {
+            panic!()
+        };
         assert_eq!(tried.iter().map(|one| one.job.0).collect::<Vec<_>>(), [1, 2, 3, 7]);
         assert!(rows(&store).await.iter().all(|row| row.comment.is_none()));
         let ended = in_state(JobState::Cancelled);

@@ -447,7 +447,7 @@ async fn keep(
                     }
                     texts.take(record);
                 }
-                happened((known, &mut changed), of, *job, event, batch.no_new_jobs);
+                happened((&mut *known, &mut changed), of, *job, event, batch.no_new_jobs);
             }
             ControllerEvent::Steps { job, sluid, steps: report } => steps.take(of.id, (*job, *sluid), report),
             ControllerEvent::Node { node, saved } => {

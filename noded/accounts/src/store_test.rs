@@ -111,7 +111,8 @@ fn answers_come_in_pages_without_losing_or_doubling_anything() {
         let runs = JobFilter { jobs: vec![NamedJob::job(JobId(3))], duplicates: true, ..JobFilter::default() };
         let runs = all(&store, &runs).await;
         assert_eq!(runs.iter().map(|job| job.row.state).collect::<Vec<_>>(), [JobState::Cancelled, JobState::Pending]);
-        let question = Question { filter: &JobFilter::default(), steps: false, after: None, only: Some(&Owner::known(5)) };
+        let question =
+            Question { filter: &JobFilter::default(), steps: false, after: None, only: Some(&Owner::known(5)) };
         assert_eq!(store.page(question, &mut Cursor::default()).await.unwrap(), Page::default(), "nobody else's rows");
     });
 }
@@ -228,9 +229,8 @@ fn without_new_jobs_those_that_are_recorded_go_on() {
         let (of, _) = store.follow("c", LOG).await.unwrap();
         store.begin(&of, Position(0)).await.unwrap();
         store.keep(&of, Position(0), Position(1), vec![submitted(1)]).await.unwrap();
-        let requeued = |id, sluid| {
-            job(id, JobEvent::Requeued { sluid: Sluid(sluid), hold: None, begin: None, expedited: false })
-        };
+        let requeued =
+            |id, sluid| job(id, JobEvent::Requeued { sluid: Sluid(sluid), hold: None, begin: None, expedited: false });
         let events = vec![submitted(2), ended(1, 5), requeued(1, 1 << 60), ended(1, 9)];
         let batch = Batch { events, no_new_jobs: true, ..Batch::default() };
         store.keep(&of, Position(1), Position(4), batch).await.unwrap();
@@ -259,7 +259,8 @@ fn steps_of_many_runs_are_read_together() {
         for job in &jobs {
             let keys: Vec<StepKey> = job.steps.iter().map(|step| step.key).collect();
             let numbered = (1..count(job.row.job.0)).map(StepKey::number);
-            let wanted: Vec<StepKey> = std::iter::once(StepKey::BATCH).filter(|_| count(job.row.job.0) > 0).chain(numbered).collect();
+            let wanted: Vec<StepKey> =
+                std::iter::once(StepKey::BATCH).filter(|_| count(job.row.job.0) > 0).chain(numbered).collect();
             assert_eq!(keys, wanted, "{}", job.row.job);
         }
     });

@@ -100,7 +100,8 @@ impl Store {
     ) -> Result<Part, UsageError> {
         // What runs counts until now: the next part is asked for with that end.
         let asked = UsageQuestion { end: question.end.min(now), ..question.clone() };
-        let goes_on = after.is_some() && summed.asked.as_ref().is_some_and(|(known, of)| (known, of.as_ref()) == (&asked, only));
+        let goes_on =
+            after.is_some() && summed.asked.as_ref().is_some_and(|(known, of)| (known, of.as_ref()) == (&asked, only));
         let sums = match goes_on {
             true => std::mem::take(&mut summed.sums),
             false => self.sums(question, only, now).await?,

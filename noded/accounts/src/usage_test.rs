@@ -230,7 +230,10 @@ fn waits_count_from_when_a_job_could_start_until_it_does() {
         let (start, end) = (Timestamp::from_secs(100), Timestamp::from_secs(200));
         let asks = |waits| UsageQuestion { start, end, waits, ..UsageQuestion::default() };
         let sum = async |waits| {
-            let part = store.usage(&asks(waits), None, None, (Timestamp::from_secs(1000), &mut Summed::default())).await.unwrap();
+            let part = store
+                .usage(&asks(waits), None, None, (Timestamp::from_secs(1000), &mut Summed::default()))
+                .await
+                .unwrap();
             let all = part.rows.iter().map(|row| (row.sum.jobs, row.sum.of(CPU), row.sum.waited(CPU)));
             all.fold((0, 0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2))
         };

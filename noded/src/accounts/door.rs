@@ -253,7 +253,13 @@ impl World {
                 entities.mark_changed();
             }
             let begun = Instant::now();
-            let kept = working(&replies, || Kept::Working, STILL_WORKING, self.keep(&mut followed, message, &feeder)).await;
+            let kept = working(
+                &replies,
+                || Kept::Working,
+                STILL_WORKING,
+                Box::pin(self.keep(&mut followed, message, &feeder)),
+            )
+            .await;
             self.clockwork.note("Feed", feeder.uid, begun);
             let reply = match kept {
                 Ok(None) => continue,
@@ -413,7 +419,7 @@ impl World {
                     continue;
                 }
                 request => {
-                    let answer = self.answer(request, &caller, &mut cursor);
+                    let answer = Box::pin(self.answer(request, &caller, &mut cursor));
                     working(&replies, || AccountsReply::Working, STILL_WORKING, answer).await
                 }
             };
@@ -738,9 +744,10 @@ mod tests {
         let dir = garrick_kernel::scratch::Scratch::new("still-working");
         let mut listener = DoorListener::bind(&dir.join("door"), "test").unwrap();
         let door = dir.join("door");
-        let (asks, answers) =
-            tokio::join!(DoorConn::connect(&door, LinkKind::CommandToAccounts, "test"), listener.accept());
-        let (replies, _requests) = answers.unwrap().split::<AccountsReply, AccountsRequest>();
+        let (asks, answers) = tokio::join!(DoorConn::connect(&door, LinkKind::CommandToAccounts, "test"), async {
+            listener.accept().await.unwrap().split::<AccountsReply, AccountsRequest>()
+        });
+        let (replies, _requests) = answers;
         let (_questions, mut heard) = asks.unwrap().split::<AccountsRequest, AccountsReply>();
         // It takes until that was heard three times.
         let work = async {

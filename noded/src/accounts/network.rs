@@ -352,22 +352,22 @@ mod tests {
     #[test]
     fn a_clusters_name_is_its_first_controllers() {
         let dir = Scratch::new("cluster-names");
-        let names = Names::kept_in(&dir);
+        let names = Names::kept_in(dir.path());
         names.claim("maple", &[1; 32]).unwrap();
         names.claim("birch", &[2; 32]).unwrap();
         names.claim("maple", &[1; 32]).unwrap();
         let refused = names.claim("maple", &[3; 32]).unwrap_err();
         assert!(refused.starts_with("cluster maple is that of another controller"), "{refused}");
-        let text = std::fs::read_to_string(dir.join("clusters")).unwrap();
+        let text = fs::read_to_string(dir.join("clusters")).unwrap();
         assert_eq!(text, format!("birch {}\nmaple {}\n", "02".repeat(32), "01".repeat(32)));
-        std::fs::write(dir.join("clusters"), format!("birch {}\n", "02".repeat(32))).unwrap();
+        fs::write(dir.join("clusters"), format!("birch {}\n", "02".repeat(32))).unwrap();
         names.claim("maple", &[3; 32]).unwrap();
     }
 
     #[tokio::test]
     async fn a_name_that_is_released_is_noticed() {
         let dir = Scratch::new("cluster-names-released");
-        let names = Names::kept_in(&dir);
+        let names = Names::kept_in(dir.path());
         let (old, new) = (hex(&[1; 32]), hex(&[3; 32]));
         names.until_released("maple", &old).await;
         names.claim("maple", &[1; 32]).unwrap();
@@ -376,7 +376,7 @@ mod tests {
         assert!(is_pending(&mut released).await, "it is bound");
         // By hand, and for a controller that came anew.
         let before = names.mark();
-        std::fs::write(dir.join("clusters"), format!("maple {new}\n")).unwrap();
+        fs::write(dir.join("clusters"), format!("maple {new}\n")).unwrap();
         assert_ne!(names.mark(), before);
         names.look();
         released.await;
@@ -385,12 +385,15 @@ mod tests {
         assert!(is_pending(&mut released).await);
         names.release(&["maple".to_owned()].into());
         released.await;
-        assert_eq!(std::fs::read_to_string(dir.join("clusters")).unwrap(), "");
+        assert_eq!(fs::read_to_string(dir.join("clusters")).unwrap(), "");
     }
 
     /// Polls it once.
     async fn is_pending(future: &mut (impl Future<Output = ()> + Unpin)) -> bool {
-        std::future::poll_fn(|context| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())).await
+        std::future::poll_fn(|context| {
+            std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())
+        })
+        .await
     }
 
     #[tokio::test]
@@ -407,7 +410,7 @@ mod tests {
         };
         assert!(open(&settings).unwrap().is_none(), "without a key nobody is served");
         dir.put("slurmdbd.key", "0123456789abcdef0123456789abcdef");
-        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let port = open(&settings).unwrap().unwrap();
         let address = format!("127.0.0.1:{}", port.endpoint.local_addr().port());
         let (expect, link) = (ExpectPeer::accounting(), LinkKind::ControllerAccounts);
@@ -421,7 +424,7 @@ mod tests {
         let came = came.unwrap().unwrap();
         assert_eq!(came.peer.to_string(), "controller maple of cluster accounting");
         // It is known by the key that it enrolled with.
-        let bound = std::fs::read_to_string(settings.keys_folder().join("clusters")).unwrap();
+        let bound = fs::read_to_string(settings.keys_folder().join("clusters")).unwrap();
         assert_eq!(bound, format!("maple {}\n", hex(&came.peer_key().unwrap())));
 
         // A node and a controller of a cluster whose own authority calls itself the same.

@@ -90,7 +90,7 @@ enum Place {
 impl Accounting {
     /// That of a cluster, for its controller.
     pub fn of(cluster: &Cluster) -> Self {
-        let doors = || {
+        let doors = || -> Vec<PathBuf> {
             let doors = cluster.controller_doors().into_iter();
             doors.map(|door| door.with_file_name(doors::ACCOUNTING)).collect()
         };
@@ -103,8 +103,10 @@ impl Accounting {
             endpoint: Mutex::default(),
             enrolling: tokio::sync::Mutex::default(),
         };
+        // An embedded cluster's is a part of its controller.
+        let embedded = cluster.home.is_some();
+        let whereabouts = |host: &str| if embedded { Whereabouts::Here } else { whereabouts(host) };
         let place = |(host, address): (&str, String)| match whereabouts(host) {
-            _ if cluster.home.is_some() => Place::Door(doors()),
             Whereabouts::Here => Place::Door(doors()),
             Whereabouts::Alias => Place::Either(doors(), far(host, address)),
             Whereabouts::Elsewhere => Place::Far(far(host, address)),
@@ -195,19 +197,28 @@ pub(super) fn is_here(host: &str) -> bool {
     whereabouts(host) != Whereabouts::Elsewhere
 }
 
-/// Is it an address of this host? What this host sends to one of its own comes from that address. Nothing is sent for that.
+/// Is it an address of this host? Only to these sockets can be bound, unless the host allows others too: then what it sends to one of
+/// its own comes from there. Nothing is sent for that.
 fn is_own(address: IpAddr) -> bool {
     const DISCARD: u16 = 9;
-    let any: IpAddr = match address {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    let (any, family): (IpAddr, &str) = match address {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), "ipv4"),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), "ipv6"),
     };
+    if address.is_unspecified() || address.is_multicast() {
+        return false;
+    }
+    let setting = std::fs::read_to_string(format!("/proc/sys/net/{family}/ip_nonlocal_bind"));
+    let binds_to_others = setting.is_ok_and(|text| text.trim() == "1");
+    if !binds_to_others {
+        return UdpSocket::bind((address, 0)).is_ok();
+    }
     let from = || {
         let socket = UdpSocket::bind((any, 0))?;
         socket.connect(SocketAddr::from((address, DISCARD)))?;
         socket.local_addr()
     };
-    !address.is_unspecified() && !address.is_multicast() && from().is_ok_and(|from| from.ip() == address)
+    from().is_ok_and(|from| from.ip() == address)
 }
 
 /// A service on another host.
@@ -311,6 +322,6 @@ mod tests {
         for host in ["192.0.2.4", "2001:db8::7", "db1.example.invalid", "0.0.0.0", "224.0.0.1"] {
             assert_eq!(whereabouts(host), Whereabouts::Elsewhere, "{host}");
         }
-        assert!(is_own(Ipv4Addr::new(127, 0, 0, 9).into()) && !is_own(Ipv4Addr::new(192, 0, 2, 4).into()));
+        assert!(is_own(Ipv4Addr::LOCALHOST.into()) && !is_own(Ipv4Addr::new(192, 0, 2, 4).into()));
     }
 }

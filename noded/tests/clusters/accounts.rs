@@ -117,6 +117,61 @@ fn what_the_site_does_not_want_recorded_is_not() {
 }
 
 #[test]
+fn a_job_that_is_recorded_is_recorded_to_its_end() {
+    let Some(c) = cluster("accounts-nojobs-later", "AccountingStorageEnforce=associations") else { return };
+    let job = c.shell("sbatch -o /dev/null --wrap 'exec sleep 600'").ok().job();
+    let recorded = || c.sh("sacct -a -n -P -X -o jobid,state").ok().out;
+    c.await_that("it is recorded as running", || recorded() == format!("{job}|RUNNING\n"));
+    let conf = c.conf_folder().join("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(&conf, text.replace("Enforce=associations", "Enforce=nojobs")).unwrap();
+    c.sh("scontrol reconfigure").ok();
+    c.shell("sbatch --wait -o /dev/null --wrap true").ok();
+    c.sh(&format!("scancel {job}")).ok();
+    c.await_that("its end is recorded, and no other job", || recorded() == format!("{job}|CANCELLED by 0\n"));
+    c.down();
+}
+
+/// Slurm's guide to licenses: remote licenses.
+#[test]
+fn licenses_of_servers_are_offered_to_jobs() {
+    let Some(c) = cluster("accounts-licenses", "Licenses=local:3") else { return };
+    let name = c.sh("sacctmgr -nP list cluster format=cluster").ok().out.trim().to_owned();
+    let add =
+        format!("sacctmgr -i add resource nastran server=flex_host count=10 cluster={name} allowed=40 type=license");
+    c.sh(&add).ok();
+    let shown = || c.sh("scontrol -o show lic").ok().out;
+    let line = |used: u32, free: u32, last: u32, deficit: u32| {
+        format!(
+            "LicenseName=nastran@flex_host Total=4 Used={used} Free={free} Reserved=0 Remote=yes LastConsumed={last} \
+             LastDeficit={deficit} LastUpdate=20"
+        )
+    };
+    c.await_that("the license is there", || shown().contains(&line(0, 4, 0, 0)));
+    assert!(shown().contains("LicenseName=local Total=3 Used=0 Free=3 Reserved=0 Remote=no\n"));
+    let send =
+        |count: u32| c.shell(&format!("sbatch -L nastran@flex_host:{count} -o /dev/null --wrap 'exec sleep 600'"));
+    let first = send(3).ok().job();
+    c.await_that("a job has some", || shown().contains(&line(3, 1, 0, 0)));
+    let second = send(2).ok().job();
+    let reason = |job: &str| c.sh(&format!("squeue -h -j {job} -o %T|%r")).ok().out.trim().to_owned();
+    c.await_that("another one waits for its own", || reason(&second) == "PENDING|Licenses");
+    for (count, license) in [(5, "nastran@flex_host"), (1, "nastran"), (1, "nastran@elsewhere")] {
+        let refused = c.shell(&format!("sbatch -L {license}:{count} -o /dev/null --wrap true"));
+        assert!(refused.code == 1 && refused.err.contains("Invalid license specification"), "{license}: {refused:?}");
+    }
+    // 9 of 10 are in use: 6 may be by others, 3 are the job's; and then one more, by nobody who is known.
+    c.sh("sacctmgr -i modify resource nastran set lastconsumed=10").ok();
+    c.await_that("one is kept back", || shown().contains(&line(3, 0, 10, 1)));
+    c.sh(&format!("scancel {first}")).ok();
+    c.await_that("the next one runs", || reason(&second) == "RUNNING|None");
+    assert!(shown().contains(&line(2, 1, 10, 1)), "{}", shown());
+    c.sh("sacctmgr -i delete resource nastran").ok();
+    c.await_that("it is gone", || !shown().contains("nastran"));
+    c.down();
+}
+
+#[test]
 fn only_those_who_may_change_accounts() {
     let Some(c) = cluster("accounts-rights", "") else { return };
     with_physics(&c);

@@ -391,7 +391,8 @@ fn impostors_are_neither_fed_nor_feed() {
     // A cluster whose line is gone is shut out at once, with a certificate that is valid for years; the other one is not.
     let clusters = site.work.join("acct/network/clusters");
     let text = std::fs::read_to_string(&clusters).unwrap();
-    let others: String = text.lines().filter(|line| !line.starts_with("maple ")).map(|line| format!("{line}\n")).collect();
+    let others: String =
+        text.lines().filter(|line| !line.starts_with("maple ")).map(|line| format!("{line}\n")).collect();
     assert_ne!(others, text);
     std::fs::write(&clusters, others).unwrap();
     let told = "cluster maple is not enrolled with this controller's key";

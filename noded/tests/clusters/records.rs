@@ -54,6 +54,12 @@ fn owners_and_administrators_say_something_of_a_job() {
     let fields = "comment,admincomment,extra,derivedexitcode";
     let shown = c.sh(&format!("sacct -nPX -j {job} -o {fields}")).ok().out;
     assert_eq!(shown, "mine|adm|e|1:0\n");
+    // What it had, for reports.
+    let denied = set(GAMES, "tres=cpu=7");
+    assert!(denied.code == 1 && denied.err.contains("Access/permission denied"), "{denied:?}");
+    c.sh(&format!("sacctmgr -i modify job jobid={job} set tres=cpu=7")).ok();
+    let had = c.sh(&format!("sacct -nPX -j {job} -o alloctres")).ok().out;
+    assert!(had.contains("cpu=7"), "{had}");
     // Without an answer nothing is changed.
     let asked = c.shell(&format!("printf n | sacctmgr modify job jobid={job} set comment=other")).ok().out;
     assert!(asked.ends_with("(N/y): \n Changes Discarded\n"), "{asked}");

@@ -134,7 +134,17 @@ pub fn job_at(id: u32, start: i64, steps: u32) -> Vec<ControllerEvent> {
     let exit = ExitStatus::SUCCESS;
     let (state, at) = (JobState::Completed, Timestamp(start + RAN));
     let (reason, then) = (Reason::None, Afterwards::Over);
-    all.push(event(JobEvent::Ended(End { state, reason, exit, derived: exit, at, then, cause: None, by: None, sluid: None })));
+    all.push(event(JobEvent::Ended(End {
+        state,
+        reason,
+        exit,
+        derived: exit,
+        at,
+        then,
+        cause: None,
+        by: None,
+        sluid: None,
+    })));
     all
 }
 

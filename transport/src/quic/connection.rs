@@ -68,8 +68,10 @@ impl Connection {
     /// The certificate cannot be read.
     pub fn peer_key(&self) -> Result<[u8; 32], LinkError> {
         let peer = || self.handle.name.to_string();
-        let shown = shown_certificates(&self.handle.connection).ok_or_else(|| LinkError::NoCertificate { peer: peer() })?;
-        let bad = |e: IdentityError| LinkError::BadCertificate { peer: peer(), whose: Whose::Peers, cause: e.to_string() };
+        let shown =
+            shown_certificates(&self.handle.connection).ok_or_else(|| LinkError::NoCertificate { peer: peer() })?;
+        let bad =
+            |e: IdentityError| LinkError::BadCertificate { peer: peer(), whose: Whose::Peers, cause: e.to_string() };
         key_of_certificate(&shown[0]).map_err(bad)
     }
 

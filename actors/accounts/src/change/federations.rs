@@ -31,11 +31,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    pub fn modify_federations(
-        &mut self,
-        names: &[String],
-        clusters: &ListEdit<String>,
-    ) -> Result<(), ChangeRefusal> {
+    pub fn modify_federations(&mut self, names: &[String], clusters: &ListEdit<String>) -> Result<(), ChangeRefusal> {
         self.need(AdminLevel::Administrator)?;
         let names = self.living_federations(names);
         if names.is_empty() {
@@ -59,7 +55,12 @@ impl Work<'_> {
                 self.join(cluster, &name);
             }
             let all: Vec<String> = after.into_iter().collect();
-            self.log("Modify Federations", format!("name='{name}'"), format!("clusters={}", all.join(",")), vec![name.clone()]);
+            self.log(
+                "Modify Federations",
+                format!("name='{name}'"),
+                format!("clusters={}", all.join(",")),
+                vec![name.clone()],
+            );
             self.tell(Affected::Federation(name));
         }
         Ok(())
@@ -108,7 +109,11 @@ impl Work<'_> {
     fn living_federations(&self, names: &[String]) -> Vec<String> {
         let names = lower(names);
         let living = self.entities.federations.values().filter(|federation| !federation.deleted);
-        living.map(|federation| &federation.name).filter(|name| names.is_empty() || names.contains(name)).cloned().collect()
+        living
+            .map(|federation| &federation.name)
+            .filter(|name| names.is_empty() || names.contains(name))
+            .cloned()
+            .collect()
     }
 
     /// A cluster can only be a member of one federation.

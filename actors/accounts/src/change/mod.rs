@@ -44,7 +44,9 @@ pub use self::{
 };
 
 use self::{
-    edit::{AccountEdit, AssocEdit, AssocFilter, ClusterEdit, ListEdit, QosEdit, ResourceEdit, ResourceFilter, UserEdit},
+    edit::{
+        AccountEdit, AssocEdit, AssocFilter, ClusterEdit, ListEdit, QosEdit, ResourceEdit, ResourceFilter, UserEdit,
+    },
     work::Work,
 };
 use garrick_model::{

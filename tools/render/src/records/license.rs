@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn a_license_has_two_lines_or_one() {
-        let license = LicenseView { name: "ansys".to_owned(), total: 100, used: 2, reserved: 1, layer: None, remote: None };
+        let license =
+            LicenseView { name: "ansys".to_owned(), total: 100, used: 2, reserved: 1, layer: None, remote: None };
         let text = |lines| {
             let mut out = Vec::new();
             write(&license, lines, &clock(), &mut out).unwrap();
@@ -76,8 +77,14 @@ mod tests {
         let layer = |endless| Some(LayerView { nodes: "n[1-2]".to_owned(), endless });
         let text = |endless| {
             let mut out = Vec::new();
-            let license =
-                LicenseView { name: "power".to_owned(), total: 100, used: 2, reserved: 0, layer: layer(endless), remote: None };
+            let license = LicenseView {
+                name: "power".to_owned(),
+                total: 100,
+                used: 2,
+                reserved: 0,
+                layer: layer(endless),
+                remote: None,
+            };
             write(&license, Lines::One, &clock(), &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };

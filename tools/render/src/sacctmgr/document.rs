@@ -70,7 +70,7 @@ pub fn statistics(since: Timestamp, kinds: &[Done], users: &[Done], meta: &Meta)
     let mut whole = document("statistics", Vec::new(), None, meta);
     whole["statistics"] = json!({
         "time_start": since.secs(),
-        "rollups": {"hourly": none.clone(), "daily": none.clone(), "monthly": none},
+        "rollups": {"hourly": none, "daily": none, "monthly": none},
         "RPCs": list("rpc", kinds),
         "users": list("user", users),
     });

@@ -203,7 +203,8 @@ mod tests {
         );
         assert!(columns(Some("node")).is_err() && columns(Some("noden")).is_ok());
         let raw = |state: &str| shown(Some("eventraw,stateraw"), &[EventRow { state: state.to_owned(), ..silent() }]);
-        let numbers = ["DOWN", "DOWN*", "DRAIN", "DRAIN*"].map(|state| raw(state).lines().last().unwrap().trim().to_owned());
+        let numbers =
+            ["DOWN", "DOWN*", "DRAIN", "DRAIN*"].map(|state| raw(state).lines().last().unwrap().trim().to_owned());
         assert_eq!(numbers, ["2        1", "2     2049", "2      514", "2     2562"]);
         let others = shown(Some("event,duration,tres,clusterno"), &[silent()]);
         assert_eq!(others.lines().last().unwrap().trim(), "Node      00:01:30      cpu=4,mem=2000M");

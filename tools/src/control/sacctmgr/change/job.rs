@@ -197,7 +197,9 @@ mod tests {
         let entities = Entities { tres: [(1, cpu)].into(), ..Entities::default() };
         let set = |edit: &mut JobEdit, word: &str| set(edit, &Word::of(word), &entities);
         let mut edit = JobEdit::default();
-        for word in ["comment='a b'", "admincomment=adm", "derivedec=7", "sys=''", "newwckey=K", "extra=e", "tres=cpu=4"] {
+        for word in
+            ["comment='a b'", "admincomment=adm", "derivedec=7", "sys=''", "newwckey=K", "extra=e", "tres=cpu=4"]
+        {
             assert_eq!(set(&mut edit, word), Ok(()), "{word}");
         }
         let text = |text: &str| Some(text.to_owned());
