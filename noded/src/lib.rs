@@ -17,6 +17,7 @@ pub mod background;
 pub mod controller;
 pub mod daemon;
 pub mod guests;
+mod log_identity;
 pub mod node;
 pub mod relay;
 pub mod scripts;

@@ -93,10 +93,30 @@ impl JobRow {
         if run < self.sluid {
             return None;
         }
-        self.requeued = true;
         let mut next = self.next(run, None);
         next.apply(event);
+        if let Some(latest) = next.start.or(next.end).filter(|_| !self.is_over()) {
+            self.gone_by(latest);
+        }
+        self.requeued = true;
         Some(next)
+    }
+
+    /// Its end was not heard of: it was then at the latest.
+    fn gone_by(&mut self, at: Timestamp) {
+        self.continued(at);
+        // With a requeue, as what it is: `REQUEUED`.
+        (self.state, self.end) = (JobState::Cancelled, Some(at));
+        self.booting.clear();
+    }
+
+    /// That run's row, where this one is a later one's. Of the run itself only what its request says is known.
+    #[must_use]
+    pub fn of_run(self, run: Option<Sluid>) -> Self {
+        match run.filter(|run| *run < self.sluid) {
+            Some(run) => Self { restarts: self.restarts.saturating_sub(1), ..self.next(run, None) },
+            None => self,
+        }
     }
 
     /// The row of the run that follows this one.

@@ -201,11 +201,12 @@ fn the_end_of_a_later_run_is_not_that_of_this_one() {
     let known = row.clone();
     // Its end and the requeue were not heard of, and neither was the beginning of the next one.
     let ended = row.apply(&over(next, 90)).unwrap();
-    assert_eq!(row, JobRow { requeued: true, ..known.clone() });
+    let (state, end) = (JobState::Cancelled, Some(Timestamp(90)));
+    assert_eq!(row, JobRow { requeued: true, state, end, ..known.clone() });
     assert_eq!((ended.sluid, ended.start, ended.end, ended.restarts), (next, None, Some(Timestamp(90)), 1));
     let mut row = known;
     let mut began = row.apply(&begun(next, 50)).unwrap();
-    assert_eq!((began.state, began.start, row.end), (JobState::Running, Some(Timestamp(50)), None));
+    assert_eq!((began.state, began.start, row.end), (JobState::Running, Some(Timestamp(50)), Some(Timestamp(50))));
     assert_eq!(began.apply(&over(next, 90)), None);
     assert_eq!((began.state, began.end), (JobState::Failed, Some(Timestamp(90))));
     // What comes late, of an earlier one.

@@ -83,11 +83,7 @@ impl StepRecord {
             time_limit: origin.time_limit,
             attempt: row.attempt,
             usage: row.usage,
-            // A script runs once, however many tasks it asked for.
-            spread: row.spread.clone().or_else(|| {
-                let several = origin.tasks > 1 && row.usage.is_measured();
-                several.then(|| Arc::new(UsageSpread::of_one(&row.usage, 0, 0)))
-            }),
+            spread: row.spread.clone(),
             submit_line: origin.submit_line.clone(),
         }
     }

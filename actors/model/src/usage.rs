@@ -109,6 +109,12 @@ impl TaskUsage {
         }
     }
 
+    /// What the kernel tells at the end of a task, which its launcher passes on. The rest is for others to find out.
+    #[must_use]
+    pub const fn told_at_end(self) -> Self {
+        Self { max_vm_kib: 0, energy_joules: 0, gpu_memory_kib: 0, gpu_percent: 0, ..self }
+    }
+
     /// CPU time, microseconds.
     pub const fn cpu_us(&self) -> u64 {
         self.user_us.saturating_add(self.system_us)
@@ -228,6 +234,12 @@ impl UsageSpread {
     /// One figure.
     pub const fn of(&self, metric: Metric) -> Spread {
         self.0[metric as usize]
+    }
+
+    /// Only one task was measured: each has some memory.
+    pub const fn is_of_one(&self) -> bool {
+        let memory = self.of(Metric::Rss);
+        memory.total == memory.greatest.value
     }
 }
 

@@ -36,11 +36,14 @@ struct Hold {
 /// The account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LicenseAccount {
+    /// Of all: of `configured` and of `remote`.
     totals: BTreeMap<String, u32>,
-    /// Hierarchical resources; `totals` contains the amounts of their layers for jobs, except unlimited ones.
+    /// Those of the configuration, which hide others of their names.
+    configured: BTreeMap<String, u32>,
+    /// Hierarchical resources; `configured` contains the amounts of their layers for jobs, except unlimited ones.
     hres: Arc<Hres>,
     holds: BTreeMap<JobId, Hold>,
-    /// Licenses of servers, which accounting says, by name. `totals` contains them.
+    /// Licenses of servers, which accounting says, by name.
     remote: BTreeMap<String, Remote>,
 }
 
@@ -56,27 +59,33 @@ impl LicenseAccount {
     /// Sets the totals from the configuration. Jobs that hold more keep them.
     pub fn configure(&mut self, licenses: &Licenses, hres: &Arc<Hres>) {
         let layers = hres.layers().filter_map(|(_, layer)| Some((layer.name.clone(), layer.available()?)));
-        let remote = self.remote.values().map(|remote| (remote.license.name.clone(), remote.license.total));
-        // Those of the configuration hide others of their names.
-        self.totals = remote.chain(licenses.0.iter().map(|l| (l.name.clone(), l.count))).chain(layers).collect();
+        self.configured = licenses.0.iter().map(|l| (l.name.clone(), l.count)).chain(layers).collect();
         self.hres = Arc::clone(hres);
+        self.sum_up();
+    }
+
+    fn sum_up(&mut self) {
+        let remote = self.remote.iter().map(|(name, remote)| (name.clone(), remote.license.total));
+        let configured = self.configured.iter().map(|(name, total)| (name.clone(), *total));
+        self.totals = remote.chain(configured).collect();
+    }
+
+    /// That license of a server, unless the configuration has one of its name.
+    fn remote(&self, name: &str) -> Option<&Remote> {
+        self.remote.get(name).filter(|_| !self.configured.contains_key(name))
     }
 
     /// Takes over what accounting says of licenses of servers. Jobs that hold more keep them.
     pub fn set_remote(&mut self, licenses: Vec<RemoteLicense>) {
         let known = std::mem::take(&mut self.remote);
-        self.totals.retain(|name, _| !known.contains_key(name));
         for license in licenses {
             let name = license.name.clone();
-            if self.totals.contains_key(&name) {
-                continue;
-            }
             // What it says of use is news only when it was said.
             let same = known.get(&name).filter(|known| known.license == license);
             let deficit = same.map_or_else(|| license.deficit(self.used(&name)), |known| known.deficit);
-            self.totals.insert(name.clone(), license.total);
             self.remote.insert(name, Remote { license, deficit });
         }
+        self.sum_up();
     }
 
     /// Recounts what jobs hold of layers that may have changed: `told` returns what a job holds now, from what it was given. The
@@ -121,7 +130,7 @@ impl LicenseAccount {
     }
 
     fn free(&self, name: &str) -> u32 {
-        let deficit = self.remote.get(name).map_or(0, |remote| remote.deficit);
+        let deficit = self.remote(name).map_or(0, |remote| remote.deficit);
         self.totals.get(name).map_or(0, |total| total.saturating_sub(self.used(name)).saturating_sub(deficit))
     }
 
@@ -139,7 +148,7 @@ impl LicenseAccount {
             used: self.used(name),
             reserved: 0,
             layer: None,
-            remote: self.remote.get(name).map(|remote| RemoteView {
+            remote: self.remote(name).map(|remote| RemoteView {
                 last_consumed: remote.license.last_consumed,
                 last_deficit: remote.deficit,
                 changed: remote.license.changed,
@@ -168,7 +177,7 @@ impl LicenseAccount {
 
     /// How many jobs may hold now: what is kept back is left out.
     pub fn usable(&self) -> BTreeMap<String, u32> {
-        let kept = |name: &str| self.remote.get(name).map_or(0, |remote| remote.deficit);
+        let kept = |name: &str| self.remote(name).map_or(0, |remote| remote.deficit);
         self.totals.iter().map(|(name, total)| (name.clone(), total.saturating_sub(kept(name)))).collect()
     }
 
@@ -307,6 +316,11 @@ mod tests {
         assert_eq!(shown(&account), Some((80, 70, Some(10))));
         account.configure(&licenses("foo:5"), &Arc::default());
         assert_eq!((shown(&account), account.totals()["foo"]), (Some((80, 70, Some(10))), 5));
+        // One that the configuration has for a while is as configured, and the server's again afterwards.
+        account.configure(&licenses("foobar@slurmdb:3"), &Arc::default());
+        assert_eq!((shown(&account), account.usable()["foobar@slurmdb"]), (Some((3, 70, None)), 3));
+        account.configure(&licenses("foo:5"), &Arc::default());
+        assert_eq!(shown(&account), Some((80, 70, Some(10))));
         account.set_remote(vec![foobar(85)]);
         assert_eq!(shown(&account), Some((80, 70, Some(0))));
         assert!(account.reserve(JobId(2), 1, &licenses("foobar@slurmdb:10")));

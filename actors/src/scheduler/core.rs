@@ -53,7 +53,7 @@ const GIVEN_UP: Duration = Duration::from_secs(10);
 /// Most jobs that are sent a new priority after a pass; the next pass continues. The plan itself uses all new priorities.
 const MOST_RANKED: usize = 10_000;
 /// The same of jobs that are told since when they gain priority by age: each saves that.
-const MOST_ACCRUING: usize = 1_000;
+const MOST_ACCRUING: usize = 10_000;
 
 /// Rules of priority and their inputs.
 struct Ranking {
@@ -343,6 +343,7 @@ impl SchedulerCore {
     /// Decides which jobs gain priority by age, where priorities have that term and there are limits on it.
     fn accrue(&mut self, snapshot: &mut Snapshot, now: Timestamp) -> Vec<Decision> {
         if !snapshot.config.multifactor() || snapshot.config.priority.flags.accrue_always {
+            self.accruals = Accruals::default();
             return Vec::new();
         }
         self.accruals.decide(&mut snapshot.view, now)

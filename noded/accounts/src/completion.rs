@@ -5,7 +5,7 @@
 use crate::{
     database::{
         Connection, Statement, Value,
-        connect::{self, Server},
+        connect::{self, PATIENCE, Server},
         dialect::{Dialect, Table, There},
     },
     store::StoreError,
@@ -14,6 +14,7 @@ use garrick_accounts::messages::LogId;
 use garrick_events::progress::Position;
 use garrick_model::config::storage::Storage;
 use std::{borrow::Cow, collections::BTreeMap};
+use tokio::time::timeout;
 
 const MYSQL: &str = include_str!("sql/jobcomp_mysql.sql");
 const POSTGRES: &str = include_str!("sql/jobcomp_postgres.sql");
@@ -134,8 +135,8 @@ pub struct Whence {
 /// The table, on a server.
 pub struct CompletionStore {
     server: Server,
-    /// `None`: the server is away, or was not needed yet.
-    connection: Option<Connection>,
+    /// With the number of the host; `None`: the server is away, or was not needed yet.
+    connection: Option<(Connection, usize)>,
 }
 
 impl std::fmt::Debug for CompletionStore {
@@ -158,34 +159,50 @@ impl CompletionStore {
     /// # Errors
     /// When they have to be stored again.
     pub async fn put(&mut self, of: &Whence, rows: &[CompletionRow]) -> Result<(), StoreError> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
+        let (mut connection, host) = match self.connection.take() {
+            Some(known) => known,
             None => self.connect().await?,
         };
-        let mut done = put(&mut connection, of, rows).await;
-        if done.as_ref().is_err_and(StoreError::is_of_row) {
-            done = put_each(&mut connection, of, rows).await;
-        }
+        let done = tokio::select! {
+            biased;
+            done = put_as_they_go(&mut connection, of, rows) => done,
+            () = self.server.until_silent(host) => Err(StoreError::Away("no answer".to_owned())),
+        };
         match done {
             Err(error) if error.is_lost() => Err(StoreError::Away(format!("{}: {error}", self.server.name()))),
             done => {
-                self.connection = Some(connection);
+                self.connection = Some((connection, host));
                 done
             }
         }
     }
 
-    async fn connect(&self) -> Result<Connection, StoreError> {
-        let (mut connection, _) = self.server.reach().await?;
-        let mut link = connection.link();
-        let tables = match link.dialect() {
-            Dialect::MySql => MYSQL,
-            Dialect::Sqlite | Dialect::Postgres => POSTGRES,
-        };
-        for table in tables.split(';').map(str::trim).filter(|table| !table.is_empty()) {
-            link.execute(Statement::built(table)).await?;
-        }
-        Ok(connection)
+    /// A connection, with the number of its host.
+    async fn connect(&self) -> Result<(Connection, usize), StoreError> {
+        let (mut connection, host) = self.server.reach().await?;
+        let made = timeout(PATIENCE, make_tables(&mut connection)).await;
+        made.unwrap_or_else(|_| Err(StoreError::Away(format!("{}: no answer", self.server.name()))))?;
+        Ok((connection, host))
+    }
+}
+
+async fn make_tables(connection: &mut Connection) -> Result<(), StoreError> {
+    let mut link = connection.link();
+    let tables = match link.dialect() {
+        Dialect::MySql => MYSQL,
+        Dialect::Sqlite | Dialect::Postgres => POSTGRES,
+    };
+    for table in tables.split(';').map(str::trim).filter(|table| !table.is_empty()) {
+        link.execute(Statement::built(table)).await?;
+    }
+    Ok(())
+}
+
+/// Together, or one by one where the table does not take them all.
+async fn put_as_they_go(connection: &mut Connection, of: &Whence, rows: &[CompletionRow]) -> Result<(), StoreError> {
+    match put(connection, of, rows).await {
+        Err(error) if error.is_of_row() => put_each(connection, of, rows).await,
+        done => done,
     }
 }
 

@@ -24,8 +24,8 @@ const KEYS: usize = LOOKED_AT;
 pub(crate) const CHUNK: usize = 1_000;
 /// Runs whose first steps are read with one statement: SQLite takes 500 parts at most.
 const RUNS_AT_ONCE: usize = 100;
-/// Steps of each that are read so.
-const FIRST_STEPS: usize = 50;
+/// Steps of each that are read so: the batch step, the external one and two more. They are in memory together.
+const FIRST_STEPS: usize = 4;
 /// Values in a list of a statement. With more, all rows are compared here.
 pub(crate) const LISTED: usize = 200;
 

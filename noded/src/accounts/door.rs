@@ -70,8 +70,49 @@ pub struct World {
     pub of_users: Arc<Mutex<HashMap<u32, Arc<Semaphore>>>>,
     /// How long questions took.
     pub clockwork: Arc<Clockwork>,
-    /// Connections of controllers, by cluster.
-    pub controllers: Arc<Mutex<HashMap<String, usize>>>,
+    /// Controllers that are connected.
+    pub controllers: Arc<Controllers>,
+}
+
+/// Controllers that are connected.
+#[derive(Default)]
+pub struct Controllers {
+    /// Connections of each cluster.
+    there: Mutex<HashMap<String, usize>>,
+    /// Clusters whose last one has ended, until that is recorded.
+    gone: Mutex<Vec<Followed>>,
+}
+
+impl Controllers {
+    fn has(&self, cluster: &str) -> bool {
+        self.there.lock().unwrap_or_else(PoisonError::into_inner).contains_key(cluster)
+    }
+}
+
+/// A connection of a controller, which counts as long as this is there.
+struct Present {
+    of: Followed,
+    among: Arc<Controllers>,
+}
+
+impl Present {
+    fn new(of: Followed, among: Arc<Controllers>) -> Self {
+        *among.there.lock().unwrap_or_else(PoisonError::into_inner).entry(of.cluster.clone()).or_default() += 1;
+        Self { of, among }
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        let mut there = self.among.there.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = there.get(&self.of.cluster).map_or(0, |count| count.saturating_sub(1));
+        if left > 0 {
+            there.insert(self.of.cluster.clone(), left);
+        } else {
+            there.remove(&self.of.cluster);
+            self.among.gone.lock().unwrap_or_else(PoisonError::into_inner).push(self.of.clone());
+        }
+    }
 }
 
 /// Who asks.
@@ -91,8 +132,8 @@ impl Asker {
     ///
     /// # Errors
     /// The name service does not say who he is.
-    fn here(caller: Caller, ordinary: bool) -> Result<Self, UserError> {
-        let name = name_of(caller.uid)?.unwrap_or_else(|| caller.uid.to_string());
+    async fn here(caller: Caller, ordinary: bool) -> Result<Self, UserError> {
+        let name = name_of(caller.uid).await?.unwrap_or_else(|| caller.uid.to_string());
         Ok(Self { caller, name, ordinary, elsewhere: None })
     }
 
@@ -102,9 +143,11 @@ impl Asker {
     }
 }
 
-/// The name of a number on this host; `None`: nobody has it.
-fn name_of(uid: u32) -> Result<Option<String>, UserError> {
-    match users::by_uid(uid) {
+/// The name of a number on this host; `None`: nobody has it. The name service may take its time, and others do not wait for it.
+async fn name_of(uid: u32) -> Result<Option<String>, UserError> {
+    let found = tokio::task::spawn_blocking(move || users::by_uid(uid)).await;
+    let failed = |cause| UserError::Lookup { what: format!("user {uid}"), cause };
+    match found.map_err(|error| failed(std::io::Error::other(error)))? {
         Ok(account) => Ok(Some(account.name)),
         Err(UserError::UnknownUid(_) | UserError::UnknownName(_)) => Ok(None),
         Err(error) => Err(error),
@@ -115,9 +158,9 @@ fn name_of(uid: u32) -> Result<Option<String>, UserError> {
 ///
 /// # Errors
 /// The name service does not say whose number it is here.
-pub(super) fn asker_of(passed: PassedOn, cluster: &str) -> Result<Asker, UserError> {
+pub(super) async fn asker_of(passed: PassedOn, cluster: &str) -> Result<Asker, UserError> {
     let PassedOn { caller, user: there, ordinary } = passed;
-    Ok(match (name_of(caller.uid)?, there) {
+    Ok(match (name_of(caller.uid).await?, there) {
         (Some(here), Some(there)) if here != there => {
             tracing::warn!(
                 cluster,
@@ -207,7 +250,7 @@ impl World {
                     return conn.refuse("busy: too many connections of this user are open, try again");
                 }
                 let caller = caller_of(&conn, &self.host);
-                let asker = match Asker::here(caller, false) {
+                let asker = match Asker::here(caller, false).await {
                     Ok(asker) => asker,
                     Err(error) => return conn.refuse(&format!("{error}: try again")),
                 };
@@ -224,7 +267,7 @@ impl World {
 
     /// A controller's feed, until it ends.
     pub(super) async fn be_fed(&self, replies: Sender<Kept>, mut messages: Receiver<Feed>, feeder: Feeder) {
-        let mut followed: Option<Followed> = None;
+        let mut followed: Option<Present> = None;
         let mut entities = self.store.watch_entities();
         let mut follows = false;
         loop {
@@ -232,7 +275,7 @@ impl World {
             let message = tokio::select! {
                 message = messages.recv() => message,
                 Ok(()) = entities.changed(), if follows => {
-                    let Some(of) = &followed else { continue };
+                    let Some(Present { of, .. }) = &followed else { continue };
                     let now = Arc::clone(&entities.borrow_and_update());
                     if self.send_entities(&replies, &now, &of.cluster).await.is_err() {
                         break;
@@ -274,29 +317,24 @@ impl World {
                 break;
             }
         }
-        if let Some(of) = followed {
-            tracing::info!(cluster = of.cluster, "a controller is gone");
-            self.note_gone(&of).await;
+        if let Some(present) = followed {
+            tracing::info!(cluster = present.of.cluster, "a controller is gone");
+            drop(present);
+            self.note_gone().await;
         }
     }
 
-    /// One connection less of that cluster: without any, its controller is away (`TrackSlurmctldDown`).
-    async fn note_gone(&self, of: &Followed) {
-        let is_last = {
-            let mut there = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
-            let left = there.get(&of.cluster).map_or(0, |count| count.saturating_sub(1));
-            if left == 0 {
-                there.remove(&of.cluster);
-            } else {
-                there.insert(of.cluster.clone(), left);
+    /// Records that clusters without a connection are away (`TrackSlurmctldDown`).
+    pub(super) async fn note_gone(&self) {
+        let gone = std::mem::take(&mut *self.controllers.gone.lock().unwrap_or_else(PoisonError::into_inner));
+        for of in gone {
+            // Its controller may have come again.
+            if self.settings.track_down
+                && !self.controllers.has(&of.cluster)
+                && let Err(error) = self.store.note_gone(&of, Timestamp::now()).await
+            {
+                tracing::error!(%error, cluster = of.cluster, "it is not recorded that a controller is away");
             }
-            left == 0
-        };
-        if is_last
-            && self.settings.track_down
-            && let Err(error) = self.store.note_gone(of, Timestamp::now()).await
-        {
-            tracing::error!(%error, cluster = of.cluster, "it is not recorded that a controller is away");
         }
     }
 
@@ -317,7 +355,7 @@ impl World {
 
     async fn keep(
         &self,
-        followed: &mut Option<Followed>,
+        followed: &mut Option<Present>,
         message: Feed,
         feeder: &Feeder,
     ) -> Result<Option<Kept>, StoreError> {
@@ -333,38 +371,35 @@ impl World {
                     self.store.register(&cluster, inventory).await?;
                 }
                 let (of, stored) = self.store.follow(&cluster, log).await?;
-                self.store.note_back(&of, Timestamp::now()).await?;
+                // It counts before it is noted: who goes now is not the last one.
+                let Present { of, .. } = followed.insert(Present::new(of, Arc::clone(&self.controllers)));
+                self.store.note_back(of, Timestamp::now()).await?;
                 if let Some(inventory) = &inventory {
-                    self.store.note_inventory(&of, inventory, Timestamp::now()).await?;
+                    self.store.note_inventory(of, inventory, Timestamp::now()).await?;
                 }
                 let (stored, whole) = stored.map_or((None, false), |(at, whole)| (Some(at), whole));
                 tracing::info!(cluster, stored = stored.map(|at| at.0), whole, "a controller has come");
-                if followed.is_none() {
-                    let mut there = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
-                    *there.entry(of.cluster.clone()).or_default() += 1;
-                }
-                *followed = Some(of);
                 Ok(Some(Kept::Welcome { stored, whole }))
             }
             Feed::Inventory(inventory) => {
-                let Some(of) = followed else { return unnamed() };
+                let Some(Present { of, .. }) = followed else { return unnamed() };
                 let inventory = feeder.seen(inventory);
                 self.store.register(&of.cluster, &inventory).await?;
                 self.store.note_inventory(of, &inventory, Timestamp::now()).await?;
                 Ok(None)
             }
             Feed::Begin(position) => {
-                let Some(of) = followed else { return unnamed() };
+                let Some(Present { of, .. }) = followed else { return unnamed() };
                 self.store.begin(of, position).await?;
                 Ok(Some(Kept::Stored(position)))
             }
             Feed::Snapshot { position, jobs, last } => {
-                let Some(of) = followed else { return unnamed() };
+                let Some(Present { of, .. }) = followed else { return unnamed() };
                 self.store.snapshot(of, position, &jobs, last).await?;
                 Ok(last.then_some(Kept::Stored(position)))
             }
             Feed::Batch { after, upto, events, nodes, no_new_jobs, reservations } => {
-                let Some(of) = followed else { return unnamed() };
+                let Some(Present { of, .. }) = followed else { return unnamed() };
                 self.store.keep(of, after, upto, Batch { events, nodes, no_new_jobs, reservations }).await?;
                 Ok(Some(Kept::Stored(upto)))
             }
@@ -397,7 +432,7 @@ impl World {
                     if may_speak_for_others =>
                 {
                     may_speak_for_others = false;
-                    match Asker::here(other, is_ordinary) {
+                    match Asker::here(other, is_ordinary).await {
                         Ok(asker) => caller = asker,
                         // Otherwise what follows would be asked in the name of who speaks for him.
                         Err(error) => {
@@ -759,26 +794,26 @@ mod tests {
         assert_eq!(working(&replies, || AccountsReply::Working, Duration::from_millis(1), work).await, 7);
     }
 
-    #[test]
-    fn a_number_counts_where_both_hosts_mean_the_same_user() {
-        let ask = |uid, user: Option<&str>| {
+    #[tokio::test]
+    async fn a_number_counts_where_both_hosts_mean_the_same_user() {
+        let ask = async |uid: u32, user: Option<&str>| {
             let caller = Caller { uid, gid: uid, pid: 1, host: "n1".to_owned() };
-            asker_of(PassedOn { caller, user: user.map(str::to_owned), ordinary: false }, "maple").unwrap()
+            asker_of(PassedOn { caller, user: user.map(str::to_owned), ordinary: false }, "maple").await.unwrap()
         };
-        let told = |uid, user| {
-            let asker = ask(uid, user);
+        let told = async |uid: u32, user: Option<&str>| {
+            let asker = ask(uid, user).await;
             (asker.caller.uid, asker.name, asker.ordinary)
         };
         let root = || (0, "root".to_owned(), false);
-        assert_eq!(told(0, Some("root")), root());
-        assert_eq!(told(0, None), root(), "this host's name counts");
-        assert_eq!(told(0, Some("alice")), (65534, "nobody".to_owned(), true));
-        assert_eq!(ask(0, None).owner(), Owner::known(0));
+        assert_eq!(told(0, Some("root")).await, root());
+        assert_eq!(told(0, None).await, root(), "this host's name counts");
+        assert_eq!(told(0, Some("alice")).await, (65534, "nobody".to_owned(), true));
+        assert_eq!(ask(0, None).await.owner(), Owner::known(0));
         // A number that nobody has here: what is his is his on his cluster, and elsewhere under his name.
         let unknown = 3_999_999_999;
-        assert_eq!(told(unknown, Some("alice")), (unknown, "alice".to_owned(), false));
+        assert_eq!(told(unknown, Some("alice")).await, (unknown, "alice".to_owned(), false));
         let elsewhere = Some(("maple".to_owned(), Some("alice".to_owned())));
-        assert_eq!(ask(unknown, Some("alice")).owner(), Owner { uid: unknown, elsewhere });
-        assert_eq!(told(unknown, None).1, unknown.to_string());
+        assert_eq!(ask(unknown, Some("alice")).await.owner(), Owner { uid: unknown, elsewhere });
+        assert_eq!(told(unknown, None).await.1, unknown.to_string());
     }
 }

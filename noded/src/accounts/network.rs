@@ -146,23 +146,20 @@ async fn look_at_names(names: Arc<Names>) {
 
 /// The names of clusters that are deleted (`sacctmgr delete cluster`) are free again.
 async fn forget_deleted(names: Arc<Names>, mut entities: watch::Receiver<Arc<Entities>>) {
-    let mut known = living(&entities.borrow_and_update());
     // It may have ended between the two.
-    let deleted = |entities: &Entities| {
-        let deleted = entities.clusters.values().filter(|cluster| cluster.deleted);
-        deleted.map(|cluster| cluster.name.clone()).collect::<BTreeSet<_>>()
-    };
-    names.release(&deleted(&entities.borrow()));
+    let mut known = deleted(&entities.borrow_and_update());
+    names.release(&known);
     while entities.changed().await.is_ok() {
-        let now = living(&entities.borrow_and_update());
-        names.release(&known.difference(&now).cloned().collect());
+        let now = deleted(&entities.borrow_and_update());
+        names.release(&now.difference(&known).cloned().collect());
         known = now;
     }
 }
 
-fn living(entities: &Entities) -> BTreeSet<String> {
-    let living = entities.clusters.values().filter(|cluster| !cluster.deleted);
-    living.map(|cluster| cluster.name.clone()).collect()
+/// Those that are marked so. One that is not there at all may be missing in a backup of the database only.
+fn deleted(entities: &Entities) -> BTreeSet<String> {
+    let deleted = entities.clusters.values().filter(|cluster| cluster.deleted);
+    deleted.map(|cluster| cluster.name.clone()).collect()
 }
 
 /// Converses with a controller as long as its cluster's name is bound to its key.
@@ -183,10 +180,12 @@ async fn admit(connection: Connection, names: &Names, world: &World) {
             if let Some(left_out) = NOT_ENROLLED.due(Instant::now()) {
                 tracing::warn!(cluster = name, key, left_out, "a controller's key is not, or no more, that of its cluster");
             }
-            handle.close(&format!(
+            handle.turn_away(&format!(
                 "cluster {name} is not enrolled with this controller's key. To enrol it again, remove the folder accounting in its \
                  StateSaveLocation and start slurmctld anew"
             ));
+            // The conversation was dropped, with what counts it.
+            world.note_gone().await;
         }
         () = converse(connection, world) => {}
     }
@@ -209,7 +208,7 @@ async fn converse(mut connection: Connection, world: &World) {
                 let (replies, requests) = bulk.split::<AccountsReply, AccountsRequest>(limits::DOOR);
                 let cluster = connection.peer.name.clone();
                 actix_rt::spawn(async move {
-                    match asker_of(passed, &cluster) {
+                    match asker_of(passed, &cluster).await {
                         Ok(asker) => world.answer_all(replies, requests, asker, false).await,
                         Err(error) => drop(replies.send(traced(not_known(&error))).await),
                     }

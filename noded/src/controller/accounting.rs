@@ -1,10 +1,11 @@
 //! The feed of the service of accounting: it follows the log under the name `accounting`, and acknowledges what the service has
 //! stored. While the service is away nothing waits for it: the log keeps the events. On a thread of its own.
 
-use super::{links::tell, log_identity};
+use super::links::tell;
 use crate::{
     accounts::reach::{Accounting, ReachError, Reached},
     background::Background,
+    log_identity,
 };
 use actix_rt::Arbiter;
 use garrick_accounts::{

@@ -17,7 +17,6 @@ pub mod door;
 pub mod host;
 pub mod links;
 pub mod log;
-mod log_identity;
 pub mod names;
 pub mod ports;
 pub mod programs;

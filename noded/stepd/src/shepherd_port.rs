@@ -338,6 +338,17 @@ impl ShepherdWorld {
         energy.meter.read().saturating_sub(began) / 1_000_000
     }
 
+    /// A step whose last task could not be started is gone without a reading.
+    fn forget_meter(&mut self, said: &ShepherdToStepMgr) {
+        if let ShepherdToStepMgr::StepGone { step }
+        | ShepherdToStepMgr::NotStarted { step }
+        | ShepherdToStepMgr::TaskExited { step, gone: true, .. } = said
+            && let Some(energy) = &mut self.energy
+        {
+            energy.began.remove(step);
+        }
+    }
+
     fn kill_groups(&self, groups: Vec<u32>) {
         let (place, launcher) = (self.place.clone(), self.launcher_pid());
         // Not waited for.
@@ -431,7 +442,10 @@ fn step_name(step: StepId) -> String {
 impl ShepherdPort for ShepherdWorld {
     fn perform(&mut self, effect: ShepherdEffect) {
         match effect {
-            ShepherdEffect::ToManager(message) => (self.to_manager)(message),
+            ShepherdEffect::ToManager(message) => {
+                self.forget_meter(&message);
+                (self.to_manager)(message);
+            }
             ShepherdEffect::ToLauncher { message, passed } => self.to_launcher(message, &passed),
             ShepherdEffect::StartLauncher => self.start_launcher(),
             ShepherdEffect::Prepare { step, script, cgroup } => {

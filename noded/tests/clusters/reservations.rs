@@ -232,18 +232,20 @@ fn programs_run_once_when_a_reservation_begins_and_when_it_ends() {
     let c = Cluster::up_with("resv-programs", &ONE, |c| {
         let work = c.work.display();
         for moment in ["begin", "end"] {
-            c.script(moment, &format!("#!/bin/sh\necho {moment} $# $1 $(id -un) >> {work}/told\n"));
+            c.script(moment, &format!("#!/bin/sh\necho {moment} $# $1 >> {work}/told\n"));
         }
         format!("ResvProlog={work}/begin\nResvEpilog={work}/end")
     });
     let create = "scontrol create reservation StartTime=now Users=nobody Nodes=n1 Flags=OVERLAP ReservationName=";
     c.sh(&format!("{create}deleted Duration=60")).ok();
     let told = || std::fs::read_to_string(c.work.join("told")).unwrap_or_default();
-    c.await_that("it begins", || told() == "begin 1 deleted root\n");
+    c.await_that("it begins", || told() == "begin 1 deleted\n");
     c.kill(c.pid_of("controller", None));
     c.sh("garrick up").ok();
     c.sh("scontrol delete reservation deleted").ok();
-    c.sh(&format!("{create}short EndTime=now+2seconds")).ok();
+    c.sh(&format!("{create}short Duration=60")).ok();
+    c.await_that("the short one begins", || told().ends_with("begin 1 short\n"));
+    c.sh("scontrol update ReservationName=short EndTime=now+10seconds").ok();
     c.await_that("the short one ends", || told().contains("end"));
-    assert_eq!(told(), "begin 1 deleted root\nbegin 1 short root\nend 1 short root\n");
+    assert_eq!(told(), "begin 1 deleted\nbegin 1 short\nend 1 short\n");
 }

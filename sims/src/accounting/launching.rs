@@ -212,9 +212,12 @@ impl Feeder {
     }
 
     fn is_stored(&mut self, at: u64) -> Fallible<()> {
-        match self.client.recv()? {
-            Kept::Stored(stored) if stored == Position(at) => Ok(()),
-            other => Err(format!("the service says {other:?}").into()),
+        loop {
+            match self.client.recv()? {
+                Kept::Stored(stored) if stored == Position(at) => return Ok(()),
+                Kept::Working | Kept::Entities(_) => {}
+                other => return Err(format!("the service says {other:?}").into()),
+            }
         }
     }
 
@@ -230,7 +233,14 @@ impl Feeder {
                 jobs.flat_map(|id| fill::job_at(id, now - RAN, setup.steps_per_job)).collect();
             let upto = self.position + events.len() as u64;
             let (after, upto) = (Position(self.position), Position(upto));
-            self.client.send(&Feed::Batch { after, upto, events, nodes: Default::default() })?;
+            self.client.send(&Feed::Batch {
+                after,
+                upto,
+                events,
+                nodes: Default::default(),
+                no_new_jobs: false,
+                reservations: None,
+            })?;
             self.is_stored(upto.0)?;
             (self.position, self.jobs) = (upto.0, self.jobs + each);
             latest = latest.max(due.elapsed().as_secs_f64());

@@ -128,7 +128,7 @@ impl StepUse {
         }
     }
 
-    /// `cpu=00:00:01,energy=0,mem=1368K`. Energy is not measured; no task has it.
+    /// `cpu=00:00:01,energy=0,mem=1368K`. `sstat` tells no energy of running steps: 0; it is known at their ends. No task has it.
     fn tres(&self, metrics: &[Metric], sum: Sum, part: Part, units: Units) -> String {
         // GPUs are there where a task uses one.
         let is_there = |metric: &&Metric| {

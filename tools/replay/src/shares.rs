@@ -170,7 +170,7 @@ impl Sharing {
         }
         let used = self.usage.used_by_users(now).map(|(who, used)| (who.clone(), used)).collect();
         let (entities, table) = (Arc::clone(&self.entities), Arc::clone(&self.table));
-        let fair = FairShares::new(entities, table, CLUSTER, &used, Method::Tree, now);
+        let fair = FairShares::new(entities, table, CLUSTER, &used, Method::of(&self.settings), now);
         self.note(now, &fair);
         let rules = Rules::new(&self.settings, &self.partitions, &self.nodes, now).with_fair(Arc::new(fair));
         for job in pending {
@@ -187,7 +187,7 @@ impl Sharing {
         }
         let of = |(place, user): (u32, &u32)| {
             let share = fair.get(AssocId(FIRST + place))?;
-            (share.norm_usage > 0.0).then(|| (*user, (share.norm_usage * MILLION) as u32))
+            (share.norm_usage > 0.0).then_some((*user, (share.norm_usage * MILLION) as u32))
         };
         self.course.used.push((now, (0..).zip(self.course.entitled.keys()).filter_map(of).collect()));
     }

@@ -209,6 +209,12 @@ impl LinkHandle {
         self.connection.close(VarInt::from_u32(close_code::NORMAL), reason.as_bytes());
     }
 
+    /// Closes the connection at once, since the peer is not, or no more, the one that it should be. It learns the reason as
+    /// [`LinkError::Refused`].
+    pub fn turn_away(&self, reason: &str) {
+        self.connection.close(VarInt::from_u32(close_code::WRONG_PEER), reason.as_bytes());
+    }
+
     /// Waits until the connection is over, and says why.
     pub async fn closed(&self) -> LinkError {
         let error = self.connection.closed().await;

@@ -27,7 +27,6 @@ mod read;
 pub mod settings;
 mod show;
 pub mod slurmdbd;
-pub mod storage;
 mod syntax;
 mod topology;
 
@@ -59,6 +58,7 @@ pub use settings::priority::{PriorityFlags, PrioritySettings, ResetPeriod, Weigh
 pub use settings::private::{PrivateData, PrivateKind};
 pub use settings::prolog_flags::{PrologFlag, PrologFlags};
 pub use settings::row::{Class, ShowFacts};
+pub use settings::storage;
 pub use settings::store_flags::StoreFlags;
 pub use show::show_config;
 pub use syntax::nearest::nearest;

@@ -108,7 +108,7 @@ impl Accruals {
         let mut candidates = Vec::new();
         self.splitting.retain(|_, splitting| now < splitting.until);
         for (place, job) in view.pending.iter().enumerate() {
-            let unseen = self.told.get(&job.id).copied();
+            let unseen = self.unseen(job);
             told.extend(unseen.map(|accrual| (job.id, accrual)));
             let accrual = unseen.unwrap_or(job.terms.accrual);
             let of_job = || limits(&rules, job);
@@ -149,6 +149,14 @@ impl Accruals {
         self.told = told;
         decisions.extend(self.set(view));
         decisions
+    }
+
+    /// What a job was told before, unless it was reset by hand meanwhile: then its own word is newer.
+    fn unseen(&self, job: &JobView) -> Option<Accrual> {
+        let told = self.told.get(&job.id).copied()?;
+        let is_older =
+            matches!((told, job.terms.accrual), (Accrual::Since(before), Accrual::Since(own)) if own > before);
+        (!is_older).then_some(told)
     }
 
     /// Decides for one that may gain if there is room. Returns what is for some tasks of an array.

@@ -14,6 +14,7 @@ use crate::{
     snapshot::{accounting::AccountingTable, affiliation::Affiliation},
 };
 use garrick_model::{
+    config::PrioritySettings,
     entities::{
         Entities,
         association::{AssocId, Association, Shares},
@@ -41,6 +42,18 @@ pub enum Method {
         /// At least 1.
         dampening: u32,
     },
+}
+
+impl Method {
+    /// As the site says.
+    pub const fn of(settings: &PrioritySettings) -> Self {
+        let dampening = settings.dampening;
+        match (settings.flags.depth_oblivious, settings.flags.no_fair_tree) {
+            (true, _) => Self::DepthOblivious { dampening },
+            (false, true) => Self::Classic { dampening },
+            (false, false) => Self::Tree,
+        }
+    }
 }
 
 /// What there is of one association.

@@ -174,6 +174,14 @@ fn what_is_not_shown_is_told_again_and_counts() {
 }
 
 #[test]
+fn a_job_that_was_reset_by_hand_is_not_told_again_what_it_was_told_before() {
+    let mut queue = Queue::new(vec![waits(1, 30)], &with(&[(Count::MaxJobsAccrue, 1)]));
+    assert_eq!(queue.decide(NOW).len(), 1);
+    queue.jobs[0].terms.accrual = Since(at(1));
+    assert_eq!(queue.decide(at(2)), []);
+}
+
+#[test]
 fn each_task_of_an_array_counts_and_some_of_them_become_jobs() {
     let tasks = |id, first, last| JobView {
         array_pending: Some(array(first, last, None)),

@@ -66,7 +66,7 @@ impl ShepherdCore {
                 over.insert(task.label.step);
             }
             let TaskOver { label, status, usage, .. } = task;
-            let end = Some(TaskEnd { status, usage, oom: false });
+            let end = Some(TaskEnd { status, usage: usage.told_at_end(), oom: false });
             self.ends.push(TaskFound { step: label.step, attempt: label.attempt, rank: label.rank, end });
         }
         for TaskHeld { token, pid, label, error_path } in tasks {

@@ -14,11 +14,16 @@ use std::time::Duration;
 /// once all the same.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 
+/// Counters of energy overflow if nobody reads them. Where they are read, there are looks even if nobody asks for them.
+const METER_LOOK: Duration = Duration::from_secs(30);
+
 impl ShepherdCore {
-    /// How often a step's tasks are looked at: as the step says (`--acctg-freq`), or the site. `None`: never.
+    /// How often a step's tasks are looked at: as the step says (`--acctg-freq`), or the site. `None`: never. Where energy
+    /// is measured, always.
     fn look_period(&self, here: &StepHere) -> Option<Duration> {
         let asked = here.launch.sample_secs.map(|secs| Duration::from_secs(secs.into()));
-        asked.or(self.config.look_every).filter(|period| !period.is_zero())
+        let usual = asked.or(self.config.look_every).filter(|period| !period.is_zero());
+        usual.or(self.config.meters_energy.then_some(METER_LOOK))
     }
 
     /// Tasks of a step were handed to the launcher.

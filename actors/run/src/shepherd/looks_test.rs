@@ -95,6 +95,7 @@ fn the_energy_of_a_step_is_told_with_its_last_task() {
     let start = launched.iter().position(|effect| *effect == ShepherdEffect::StartMeter { step: step() }).unwrap();
     let spawn = launched.iter().position(|effect| !spawns(std::slice::from_ref(effect)).is_empty()).unwrap();
     assert!(start < spawn);
+    assert_eq!(timers(&launched), [&timer(1)], "counters overflow if nobody reads them");
     assert_eq!(told(&rig.exited(2, 0)).energy_joules, 0);
     let last = rig.tell(ended(1, ExitStatus::SUCCESS, false));
     assert_eq!(last, [ShepherdEffect::ReadMeter { token: 1, step: step() }]);

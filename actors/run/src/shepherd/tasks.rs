@@ -347,6 +347,7 @@ impl ShepherdCore {
         if matches!(task.phase, TaskPhase::Ended { .. }) {
             return;
         }
+        exit.usage = exit.usage.told_at_end();
         if let Some(seen) = task.seen.take() {
             exit.usage = exit.usage.with_seen(*seen);
         }

@@ -23,10 +23,10 @@ use garrick_model::{
     messages::{shepherd::StepMgrToShepherd, step::StepMgrToCommand},
     state::{ExitStatus, StepState},
     time::Timestamp,
-    usage::TaskUsage,
+    usage::{TaskUsage, UsageSpread},
 };
 use roaring::RoaringBitmap;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 impl StepMgrCore {
     /// Handles the effects of a running step.
@@ -67,10 +67,13 @@ impl StepMgrCore {
     }
 
     /// No process of a step is left.
-    pub(super) fn step_over(&mut self, now: Timestamp, result: StepResult, out: &mut Vec<StepMgrEffect>) {
+    pub(super) fn step_over(&mut self, now: Timestamp, mut result: StepResult, out: &mut Vec<StepMgrEffect>) {
         let key = result.step.key();
-        if self.steps.get(&key).is_none_or(|record| record.state.placement().is_none()) {
-            return;
+        let Some(record) = self.steps.get(&key).filter(|record| record.state.placement().is_some()) else { return };
+        // A script runs once, however many tasks it asked for.
+        let is_one_of_several = record.spec.script.is_some() && record.shape.tasks > 1 && result.spread.is_none();
+        if is_one_of_several && result.usage.is_measured() {
+            result.spread = Some(Arc::new(UsageSpread::of_one(&result.usage, 0, 0)));
         }
         self.leave_place(now, key, out);
         self.settled = false;

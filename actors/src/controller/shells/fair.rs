@@ -37,7 +37,8 @@ pub fn of_now(env: &Env, now: Timestamp) -> FairShares {
     let usage = env.committed.usage();
     let used: BTreeMap<Who, _> = usage.used_by_users(now).map(|(who, used)| (who.clone(), used)).collect();
     let by_qos = usage.used_by_qos(now).map(|(name, used)| (name.to_owned(), used)).collect();
-    FairShares::new(entities, env.accounts(), &config.cluster_name, &used, method(&config), now).with_qos(by_qos)
+    let method = Method::of(&config.priority);
+    FairShares::new(entities, env.accounts(), &config.cluster_name, &used, method, now).with_qos(by_qos)
 }
 
 /// What binds jobs, with what was used until that moment where there are limits of it.
@@ -62,22 +63,13 @@ pub fn calculated(env: &Env, now: Timestamp) -> Arc<FairShares> {
     let config = env.config();
     let period = Duration::from_secs(config.priority.calc_period_secs);
     let is_due = known.as_of > now || now.since(known.as_of) >= period;
-    if !is_due && Arc::ptr_eq(&known.entities, &entities) && known.method == method(&config) {
+    if !is_due && Arc::ptr_eq(&known.entities, &entities) && known.method == Method::of(&config.priority) {
         return known;
     }
     keep(env, now);
     let fresh = Arc::new(of_now(env, now));
     env.set_fair_shares(Arc::clone(&fresh));
     fresh
-}
-
-fn method(config: &Config) -> Method {
-    let (flags, dampening) = (&config.priority.flags, config.priority.dampening);
-    match (flags.depth_oblivious, flags.no_fair_tree) {
-        (true, _) => Method::DepthOblivious { dampening },
-        (false, true) => Method::Classic { dampening },
-        (false, false) => Method::Tree,
-    }
 }
 
 /// The controller has started, or read its configuration again: with `PriorityUsageResetPeriod=NOW` past use is forgotten then.

@@ -32,6 +32,8 @@ pub const PASSWORD: &str = "se=cret";
 pub const CERTIFIED: &str = "certified";
 /// SIGQUIT: PostgreSQL ends at once.
 const QUIT: i32 = 3;
+const STOP: i32 = 19;
+const CONT: i32 = 18;
 /// A server that has not answered by then never will.
 const START: Duration = Duration::from_secs(60);
 
@@ -70,7 +72,7 @@ impl Server {
 
     /// A server of one's own, which may be killed.
     pub fn start(program: Program) -> Option<Self> {
-        if binaries(program).is_none() {
+        if !program.is_installed() {
             eprintln!("skipped: {program:?} is not installed");
             return None;
         }
@@ -194,9 +196,11 @@ impl Server {
 
     /// Lets it fall silent, with all connections open, or go on.
     pub fn freeze(&self, frozen: bool) {
-        let signal = if frozen { "-STOP" } else { "-CONT" };
-        let told = Command::new("kill").arg(signal).args(self.processes()).status().unwrap();
-        assert!(told.success(), "{told}");
+        let signal = if frozen { STOP } else { CONT };
+        // One that has ended meanwhile is as good.
+        for pid in self.processes().iter().filter_map(|pid| pid.parse().ok()) {
+            let _ = signals::send_child(pid, signal);
+        }
     }
 
     /// Starts it, and waits until it answers.
@@ -347,6 +351,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // A frozen one takes no other signal, and would be waited for for ever.
+        self.freeze(false);
         if self.program == Program::Postgres {
             // So it leaves no shared memory behind.
             if let Some(child) = &*self.running.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -362,6 +368,11 @@ impl Drop for Server {
 }
 
 impl Program {
+    /// Can tests start it, and ask it by hand?
+    pub fn is_installed(self) -> bool {
+        binaries(self).is_some()
+    }
+
     const fn daemon(self) -> &'static str {
         match self {
             Self::Postgres => "postgres",

@@ -25,7 +25,7 @@ const READERS: u32 = 4;
 /// Another process that has the file (a copy is being made) is waited for so long.
 const BUSY: Duration = Duration::from_secs(30);
 /// A server that takes longer to answer is not there.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// So many looks in a row that find nobody mean that a server is gone.
 const FAILURES: u32 = 3;
 /// Of PostgreSQL's locks, which are numbers: `garrick` and a version.

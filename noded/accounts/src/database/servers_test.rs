@@ -167,17 +167,17 @@ fn a_server_that_is_away_is_said_to_be_and_used_again_when_it_is_back() {
 fn a_server_that_falls_silent_is_not_waited_for() {
     with_own_servers(async |place, server| {
         let short = Duration::from_millis(100);
-        let store = place.open().await.watched(Watch { every: short, patience: short });
+        let store = place.open().await;
         store.follow("c", LOG).await.unwrap();
+        let store = store.watched(Watch { every: short, patience: short });
         server.freeze(true);
         let said = store.follow("c", LOG).await.unwrap_err();
         assert!(matches!(said, StoreError::Away(_)), "{said}");
         store.until_silent().await;
         server.freeze(false);
-        while store.ready().await.is_err() {
+        while store.follow("c", LOG).await.is_err() {
             tokio::task::yield_now().await;
         }
-        store.follow("c", LOG).await.unwrap();
     });
 }
 

@@ -60,15 +60,15 @@ pub struct More {
     pub dependency: String,
     /// Words of the command.
     pub argv: Vec<String>,
-    /// The batch script.
+    /// The batch script, where it is written.
     pub script: Option<String>,
 }
 
 impl More {
-    /// Of a job's record.
-    pub fn of(record: &JobRecord) -> Self {
+    /// Of a job's record, with the script or without.
+    pub fn of(record: &JobRecord, with_script: bool) -> Self {
         let spec = &record.spec;
-        let script = spec.script.as_ref();
+        let script = spec.script.as_ref().filter(|_| with_script);
         Self {
             cpus_per_task: record.resolved.cpus_per_task,
             tasks_per_node: spec.tasks_per_node.unwrap_or(0),

@@ -111,6 +111,11 @@ impl Kafka {
         self.form.starts
     }
 
+    /// Messages have the batch script in them.
+    pub const fn wants_scripts(&self) -> bool {
+        self.form.script
+    }
+
     /// Sends a message for each run, and waits for the broker.
     pub async fn send(&self, runs: impl Iterator<Item = &Completed>) -> Produced {
         let (done, produced) = oneshot::channel();

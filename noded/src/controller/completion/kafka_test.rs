@@ -44,7 +44,10 @@ fn messages(servers: &str, topic: &str, count: usize) -> Vec<(String, serde_json
     from.add_partition_offset(topic, 0, Offset::Beginning).unwrap();
     consumer.assign(&from).unwrap();
     let mut messages = Vec::new();
+    let mut polls = 0;
     while messages.len() < count {
+        polls += 1;
+        assert!(polls < 600, "{} of {count} on {topic}", messages.len());
         if let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) {
             let key = String::from_utf8(message.key().unwrap().to_vec()).unwrap();
             messages.push((key, serde_json::from_slice(message.payload().unwrap()).unwrap()));
@@ -83,7 +86,7 @@ async fn while_the_broker_is_away_nothing_counts_as_written() {
     let (broker, place) = (broker(), folder());
     let servers = broker.bootstrap_servers();
     // The library gives up soon, which is what the site says in its file.
-    let properties = format!("bootstrap.servers={servers}\nmessage.timeout.ms=3000\nlog_level=2\n");
+    let properties = format!("bootstrap.servers={servers}\nmessage.timeout.ms=10000\nlog_level=2\n");
     let kafka = kafka(&place, &properties, KafkaSettings::default());
     broker.broker_down(-1).unwrap();
     let away = kafka.send([run(1), run(2)].iter()).await;
@@ -147,7 +150,9 @@ async fn the_end_does_not_wait_for_a_broker_that_is_away() {
     let runs = [run(1)];
     let end = async { ends.store(true, Ordering::Relaxed) };
     let (produced, ()) = tokio::join!(kafka.send(runs.iter()), end);
-    assert!(produced.delivered == 0 && produced.cause.is_some());
+    // Given up, and not after the library's own patience.
+    let gave_up = produced.cause.as_ref().is_some_and(|cause| !cause.contains("timed out"));
+    assert!(produced.delivered == 0 && gave_up, "{produced:?}");
     drop(kafka);
     fs::remove_dir_all(&place).unwrap();
 }

@@ -14,7 +14,11 @@ use mlua::{Function, Lua, Table, Value as LuaValue};
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
     thread,
     time::{Duration, SystemTime},
 };
@@ -31,6 +35,9 @@ const FUNCTION: &str = "slurm_jobcomp_log_record";
 const LIMIT: Duration = Duration::from_secs(10);
 /// One that waits for something else is not interrupted by its limit: it is left alone after this much more.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// So many that were left alone and go on, at most.
+const MOST_LEFT: usize = 8;
 
 /// What became of a call.
 enum Told {
@@ -53,18 +60,37 @@ pub struct LuaScript {
     path: PathBuf,
     cluster: String,
     thread: Mutex<Option<Sender<Call>>>,
+    /// Threads that have not ended.
+    threads: Arc<AtomicUsize>,
+}
+
+/// A thread, which counts as long as this is there.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn one_more(threads: &Arc<AtomicUsize>) -> Self {
+        threads.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(threads))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl LuaScript {
     /// The script in that folder. Nothing is loaded yet.
     pub fn new(folder: &Path, cluster: &str) -> Self {
-        Self { path: folder.join(SCRIPT), cluster: cluster.to_owned(), thread: Mutex::new(None) }
+        let (path, cluster) = (folder.join(SCRIPT), cluster.to_owned());
+        Self { path, cluster, thread: Mutex::new(None), threads: Arc::default() }
     }
 
     /// Tells the script of a run. A script that fails, or does not end, is named in the log and not called again for that run.
     ///
     /// # Errors
-    /// When there is no script that could be called.
+    /// When there is no script that could be called, or too many calls have not ended.
     pub async fn tell(&self, run: &Completed) -> Result<(), String> {
         let job_id = run.row.job.0;
         let mut thread = self.thread.lock().await;
@@ -94,10 +120,17 @@ impl LuaScript {
     }
 
     fn start(&self) -> Result<Sender<Call>, String> {
+        // Those that are there were left alone.
+        if self.threads.load(Ordering::Relaxed) >= MOST_LEFT {
+            return Err(format!("{}: {MOST_LEFT} calls of {FUNCTION} have not ended", self.path.display()));
+        }
         let (calls, came) = channel();
-        let (path, cluster) = (self.path.clone(), self.cluster.clone());
+        let (path, cluster, counted) = (self.path.clone(), self.cluster.clone(), Counted::one_more(&self.threads));
         // A script stays on its thread.
-        let work = move || Worker { path, cluster, script: None }.work(&came);
+        let work = move || {
+            let _counted = counted;
+            Worker { path, cluster, script: None }.work(&came);
+        };
         let started = thread::Builder::new().name("jobcomp-lua".to_owned()).spawn(work);
         started.map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(calls)

@@ -24,15 +24,14 @@ pub mod sinks;
 #[cfg(test)]
 mod testing;
 
-use super::log_identity;
-use crate::background::Background;
+use crate::{background::Background, log_identity};
 use actix_rt::Arbiter;
 use garrick_accountant::completion::Whence;
 use garrick_actors::log::{AppendError, Committed, FollowError, Follower, Log, answered, committed};
 use garrick_events::progress::Position;
 use garrick_kernel::files::FileError;
 use queue::{Queue, QueueError};
-use runs::Runs;
+use runs::{Runs, Wanted};
 use sinks::{Sink, Unwritten};
 use std::{fs, future::pending, io, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -138,7 +137,8 @@ impl Completion {
     async fn record(&self, sink: &Sink) -> Result<(), CompletionError> {
         let mut queue = Queue::open(&self.folder())?;
         let (told, whence) = self.registered().await?;
-        let mut runs = Runs::new(&self.cluster, self.log.value(), sink.wants_starts())?;
+        let wanted = Wanted { starts: sink.wants_starts(), scripts: sink.wants_scripts() };
+        let mut runs = Runs::new(&self.cluster, self.log.value(), wanted)?;
         let mut follower = self.log.subscribe(told.next())?;
         let mut writer = Writer::new(sink, whence);
         let (mut told, mut when) = (told, Instant::now());

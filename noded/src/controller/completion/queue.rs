@@ -17,6 +17,10 @@ use std::{
 pub const PART: usize = 500;
 /// Runs in memory beside the part that is being written, before they are saved.
 pub const MOST_FRESH: usize = 5000;
+/// Bytes of those, and of a part, at most: scripts may be long.
+const MOST_BYTES: usize = 64 << 20;
+/// What a run has besides its longest texts, about.
+const OTHERS: usize = 2 << 10;
 
 /// A run that waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +72,8 @@ pub struct Queue {
     parts: VecDeque<PathBuf>,
     /// What came after them.
     fresh: VecDeque<Arc<Waiting>>,
+    /// Their bytes.
+    fresh_bytes: usize,
     covered: Position,
 }
 
@@ -90,19 +96,20 @@ impl Queue {
         parts.sort();
         let covered = parts.iter().rev().find_map(|part| read(part)).map(|saved| saved.covers).unwrap_or_default();
         let folder = folder.to_owned();
-        Ok(Self { folder, first: None, parts: parts.into(), fresh: VecDeque::new(), covered })
+        Ok(Self { folder, first: None, parts: parts.into(), fresh: VecDeque::new(), fresh_bytes: 0, covered })
     }
 
     /// Takes a run. One that is in a file already came again with the log.
     pub fn push(&mut self, position: Position, run: Completed) {
         if position > self.covered {
+            self.fresh_bytes += bytes(&run);
             self.fresh.push_back(Arc::new(Waiting { position, run }));
         }
     }
 
     /// Nothing more is to be taken before something is saved or written.
     pub fn is_full(&self) -> bool {
-        self.fresh.len() >= MOST_FRESH
+        self.fresh.len() >= MOST_FRESH || self.fresh_bytes >= MOST_BYTES
     }
 
     /// Something is in no file.
@@ -123,14 +130,37 @@ impl Queue {
             let left = read(&path).map(|saved| saved.runs).unwrap_or_default();
             self.first = (!left.is_empty()).then_some(Part { path, left });
         }
-        let from = self.first.as_ref().map_or(&self.fresh, |part| &part.left);
-        from.iter().take(most).map(Arc::clone).collect()
+        // No more than one part, which they may become meanwhile.
+        let (from, all) = match &self.first {
+            Some(part) => (&part.left, part.left.len()),
+            None => (&self.fresh, self.next_part()),
+        };
+        from.iter().take(most.min(all)).map(Arc::clone).collect()
+    }
+
+    /// How many of those that are in no file make a part.
+    fn next_part(&self) -> usize {
+        let mut left = MOST_BYTES;
+        let fits = |waiting: &&Arc<Waiting>| {
+            let rest = left.checked_sub(bytes(&waiting.run));
+            left = rest.unwrap_or(0);
+            rest.is_some()
+        };
+        // One that is longer than a part is one.
+        self.fresh.iter().take(PART).take_while(fits).count().max(1).min(self.fresh.len())
+    }
+
+    /// The first ones are in no need of being saved any more.
+    fn drop_fresh(&mut self, count: usize) {
+        for waiting in self.fresh.drain(..count.min(self.fresh.len())) {
+            self.fresh_bytes = self.fresh_bytes.saturating_sub(bytes(&waiting.run));
+        }
     }
 
     /// So many of what [`Self::first`] gave last are written, the first ones.
     pub fn written(&mut self, count: usize) {
         let Some(part) = &mut self.first else {
-            self.fresh.drain(..count.min(self.fresh.len()));
+            self.drop_fresh(count);
             return;
         };
         part.left.drain(..count.min(part.left.len()));
@@ -148,7 +178,7 @@ impl Queue {
     /// When it could not be saved: it is still there, and may be saved later.
     pub fn save(&mut self, upto: Position) -> Result<(), QueueError> {
         while !self.fresh.is_empty() {
-            let count = self.fresh.len().min(PART);
+            let count = self.next_part();
             let runs: VecDeque<_> = self.fresh.iter().take(count).map(Arc::clone).collect();
             let (first, last) = (runs.front(), runs.back());
             let first = first.map(|run| run.position).unwrap_or_default();
@@ -158,7 +188,7 @@ impl Queue {
             let saved = Saved { covers, runs };
             let bytes = rmp_serde::to_vec_named(&saved)?;
             files::write_atomically(&path, &bytes, 0o600)?;
-            self.fresh.drain(..count);
+            self.drop_fresh(count);
             self.covered = covers;
             // What is being written now is the first part, if it was in none.
             if self.first.is_none() && self.parts.is_empty() {
@@ -169,6 +199,13 @@ impl Queue {
         }
         Ok(())
     }
+}
+
+/// Of a run, about.
+fn bytes(run: &Completed) -> usize {
+    let words: usize = run.more.argv.iter().map(String::len).sum();
+    let script = run.more.script.as_ref().map_or(0, String::len);
+    OTHERS + words + script + run.row.nodes.len()
 }
 
 /// A file that cannot be read is left there for whoever can.

@@ -3,9 +3,21 @@
 use super::forms::{Completed, More};
 use garrick_accounts::row::JobRow;
 use garrick_actors::log::committed;
-use garrick_events::{event::ControllerEvent, records::job_event::JobEvent};
-use garrick_model::{ids::JobId, time::Timestamp};
+use garrick_events::{
+    event::ControllerEvent,
+    records::{job::End, job_event::JobEvent},
+};
+use garrick_model::ids::JobId;
 use std::collections::BTreeMap;
+
+/// What is wanted besides the ends of runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Starts.
+    pub starts: bool,
+    /// Batch scripts.
+    pub scripts: bool,
+}
 
 /// What has allocations now, and what of it is over.
 pub struct Runs {
@@ -13,27 +25,26 @@ pub struct Runs {
     value: committed::Committed,
     /// Runs with an allocation.
     rows: BTreeMap<JobId, JobRow>,
-    /// Starts are told too.
-    starts: bool,
+    wanted: Wanted,
 }
 
 impl Runs {
     /// All that run, by the state of the log.
-    pub(super) fn new(cluster: &str, value: committed::Committed, starts: bool) -> Result<Self, committed::Misfits> {
+    pub(super) fn new(cluster: &str, value: committed::Committed, wanted: Wanted) -> Result<Self, committed::Misfits> {
         let state = value.copy()?;
         let rows = state.jobs.iter().map(|(_, record)| JobRow::of(cluster, record));
         let rows = rows.filter(|row| row.start.is_some() && !row.is_over());
-        Ok(Self { cluster: cluster.to_owned(), value, rows: rows.map(|row| (row.job, row)).collect(), starts })
+        Ok(Self { cluster: cluster.to_owned(), value, rows: rows.map(|row| (row.job, row)).collect(), wanted })
     }
 
     /// Takes an event; gives the run that ended, or started, with it.
     pub(super) fn take(&mut self, event: &ControllerEvent) -> Option<Completed> {
         let ControllerEvent::Job { job, event } = event else { return None };
         match &**event {
-            JobEvent::Ended(end) => self.ended(*job, event, end.at),
-            JobEvent::Allocated(_) => {
+            JobEvent::Ended(end) => self.ended(*job, event, end),
+            JobEvent::Allocated(run) => {
                 // The record may be ahead of the event; what is known of it already comes again.
-                let mut row = self.of_record(*job)?;
+                let mut row = self.of_record(*job)?.of_run(run.sluid);
                 row.apply(event);
                 let started = self.started(&row);
                 self.rows.insert(*job, row);
@@ -59,26 +70,28 @@ impl Runs {
 
     /// A run that has all of its nodes.
     fn started(&self, row: &JobRow) -> Option<Completed> {
-        if !self.starts || !row.booting.is_empty() {
+        if !self.wanted.starts || !row.booting.is_empty() {
             return None;
         }
         Some(Completed { row: row.clone(), more: self.more(row.job), starts: true })
     }
 
     fn more(&self, job: JobId) -> More {
-        self.value.look(job, More::of).unwrap_or_default()
+        self.value.look(job, |record| More::of(record, self.wanted.scripts)).unwrap_or_default()
     }
 
-    fn ended(&mut self, job: JobId, event: &JobEvent, at: Timestamp) -> Option<Completed> {
+    fn ended(&mut self, job: JobId, event: &JobEvent, end: &End) -> Option<Completed> {
         // After a restart an earlier run's end may come again: the run that goes on is another one.
-        let is_later = |row: &JobRow| row.start.is_some_and(|start| start > at);
+        let is_later = |row: &JobRow| row.start.is_some_and(|start| start > end.at);
         if self.rows.get(&job).is_some_and(is_later) {
             return None;
         }
-        let Some(mut row) = self.rows.remove(&job).or_else(|| self.of_record(job)) else {
+        let Some(row) = self.rows.remove(&job).or_else(|| self.of_record(job)) else {
             tracing::warn!(job_id = job.0, "a job that ended is not known any more: its completion is not recorded");
             return None;
         };
+        // The record may be that of the next run already.
+        let mut row = row.of_run(end.sluid);
         row.apply(event);
         Some(Completed { row, more: self.more(job), starts: false })
     }

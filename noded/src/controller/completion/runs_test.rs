@@ -1,7 +1,7 @@
 //! Which runs are found to be over, from the events of a log.
 #![allow(clippy::unwrap_used)]
 
-use super::runs::Runs;
+use super::runs::{Runs, Wanted};
 use garrick_actors::log::{Log as _, memory::MemoryLog};
 use garrick_events::{
     event::ControllerEvent,
@@ -18,6 +18,8 @@ use garrick_model::{
 };
 use garrick_runtime::ReplyTo;
 use serde_json::json;
+
+const STARTS: Wanted = Wanted { starts: true, scripts: false };
 
 fn event(event: JobEvent) -> ControllerEvent {
     ControllerEvent::Job { job: JobId(7), event: Box::new(event) }
@@ -38,7 +40,7 @@ fn submitted() -> ControllerEvent {
 fn a_job_that_never_ran_is_told_once() {
     let log = MemoryLog::default();
     log.append(vec![submitted()], ReplyTo::channel().0);
-    let mut runs = Runs::new("maple", log.value(), false).unwrap();
+    let mut runs = Runs::new("maple", log.value(), Wanted::default()).unwrap();
     assert!(runs.take(&submitted()).is_none());
     let ended = event(JobEvent::Ended(cancelled()));
     log.append(vec![ended.clone()], ReplyTo::channel().0);
@@ -58,7 +60,7 @@ fn a_run_that_is_requeued_is_told_though_the_log_is_ahead() {
     let run = run();
     let allocated = event(JobEvent::Allocated(Box::new(run.clone())));
     log.append(vec![allocated.clone()], ReplyTo::channel().0);
-    let mut runs = Runs::new("maple", log.value(), false).unwrap();
+    let mut runs = Runs::new("maple", log.value(), Wanted::default()).unwrap();
     assert!(runs.take(&allocated).is_none());
     let then = Afterwards::Requeue { hold: None, delay: false };
     let ended = event(JobEvent::Ended(End { state: JobState::NodeFail, then, at: run.start, ..cancelled() }));
@@ -70,6 +72,28 @@ fn a_run_that_is_requeued_is_told_though_the_log_is_ahead() {
     assert!(runs.take(&requeued).is_none());
 }
 
+/// The log may be ahead by a whole run.
+#[test]
+fn an_end_is_that_of_its_own_run() {
+    let log = MemoryLog::default();
+    log.append(vec![submitted()], ReplyTo::channel().0);
+    let mut runs = Runs::new("maple", log.value(), Wanted::default()).unwrap();
+    let first = log.value().look(JobId(7), |record| record.sluid);
+    let run = Run { sluid: first, ..run() };
+    let allocated = event(JobEvent::Allocated(Box::new(run.clone())));
+    let then = Afterwards::Requeue { hold: None, delay: false };
+    let end = End { state: JobState::NodeFail, then, at: run.start, sluid: first, ..cancelled() };
+    let ended = event(JobEvent::Ended(end));
+    let next = Sluid(first.unwrap().0 + 1);
+    let requeued = event(JobEvent::Requeued { sluid: next, hold: None, begin: None, expedited: false });
+    log.append(vec![allocated.clone(), ended.clone(), requeued], ReplyTo::channel().0);
+    let over = runs.take(&ended).unwrap().row;
+    assert_eq!((over.state, over.start, Some(over.sluid), over.restarts), (JobState::NodeFail, None, first, 0));
+    assert!(runs.take(&allocated).is_none());
+    let over = runs.take(&ended).unwrap().row;
+    assert_eq!((over.state, over.start, Some(over.sluid)), (JobState::NodeFail, Some(run.start), first));
+}
+
 #[test]
 fn a_start_is_told_where_the_site_wants_it() {
     let log = MemoryLog::default();
@@ -77,7 +101,7 @@ fn a_start_is_told_where_the_site_wants_it() {
     let run = run();
     let allocated = event(JobEvent::Allocated(Box::new(run.clone())));
     log.append(vec![allocated.clone()], ReplyTo::channel().0);
-    let mut runs = Runs::new("maple", log.value(), true).unwrap();
+    let mut runs = Runs::new("maple", log.value(), STARTS).unwrap();
     let started = runs.take(&allocated).unwrap();
     assert!(started.starts && started.row.end.is_none());
     assert_eq!((started.row.state, started.row.start), (JobState::Running, Some(run.start)));
@@ -95,7 +119,7 @@ fn a_start_is_told_when_all_nodes_are_there() {
     run.booting = ["n1".to_owned(), "n2".to_owned()].into();
     let allocated = event(JobEvent::Allocated(Box::new(run.clone())));
     log.append(vec![allocated.clone()], ReplyTo::channel().0);
-    let mut runs = Runs::new("maple", log.value(), true).unwrap();
+    let mut runs = Runs::new("maple", log.value(), STARTS).unwrap();
     assert!(runs.take(&allocated).is_none());
     let booted =
         |node: &str| event(JobEvent::NodeBooted { node: node.to_owned(), address: String::new(), at: run.start });

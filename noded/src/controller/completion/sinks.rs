@@ -52,7 +52,7 @@ pub enum SinkError {
     /// A server.
     #[error("{url}: {cause}")]
     Server {
-        /// Which.
+        /// Which, without a password.
         url: String,
         /// Why not.
         cause: String,
@@ -78,16 +78,24 @@ pub struct Unwritten {
 }
 
 /// A server for documents.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Server {
-    /// Where they are posted to.
+    /// Where they are posted to. It may have a password in it.
     url: String,
+    /// The same for messages: without the password.
+    shown: String,
     /// With the comment.
     comment: bool,
     /// With the script.
     script: bool,
     /// Keeps the connection.
     agent: ureq::Agent,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("url", &self.shown).finish_non_exhaustive()
+    }
 }
 
 /// Where they are written to.
@@ -123,7 +131,8 @@ impl Sink {
                 let url = if location.contains("://") { location } else { format!("http://{location}") };
                 let config = ureq::Agent::config_builder().timeout_global(Some(SERVER)).build();
                 let (comment, script) = (settings.send_comment, settings.send_script);
-                Self::Server(Server { url, comment, script, agent: config.into() })
+                let shown = settings.shown_location();
+                Self::Server(Server { url, shown, comment, script, agent: config.into() })
             }
             #[cfg(feature = "kafka")]
             CompletionType::Kafka => Self::Kafka(Kafka::start(settings, cluster)?),
@@ -143,6 +152,17 @@ impl Sink {
             #[cfg(feature = "kafka")]
             Self::Kafka(kafka) => kafka.wants_starts(),
             _ => false,
+        }
+    }
+
+    /// Batch scripts are written too.
+    pub const fn wants_scripts(&self) -> bool {
+        match self {
+            Self::Server(server) => server.script,
+            #[cfg(feature = "kafka")]
+            Self::Kafka(kafka) => kafka.wants_scripts(),
+            Self::Lua(_) => true,
+            Self::Text(_) | Self::Script(_) | Self::Database(_) => false,
         }
     }
 
@@ -184,13 +204,18 @@ async fn tell_all(script: &LuaScript, runs: &[Arc<Waiting>]) -> Result<(), Unwri
     Ok(())
 }
 
-/// The file is opened anew each time, so that it can be moved away.
+/// All or nothing. The file is opened anew each time, so that it can be moved away.
 fn append(path: &Path, runs: &[Arc<Waiting>]) -> io::Result<()> {
     let zone = system_zone();
     let lines: String = runs.iter().map(|waiting| waiting.run.line(&zone)).collect();
     let mut file = OpenOptions::new().append(true).create(true).mode(0o644).open(path)?;
-    file.write_all(lines.as_bytes())?;
-    file.sync_data()
+    let before = file.metadata()?.len();
+    let done = file.write_all(lines.as_bytes()).and_then(|()| file.sync_data());
+    // The lines come again: what there is of them now goes.
+    if done.is_err() && file.metadata().is_ok_and(|now| now.len() > before) {
+        file.set_len(before)?;
+    }
+    done
 }
 
 impl Server {
@@ -212,11 +237,11 @@ impl Server {
             Ok(()) => Ok(()),
             // The document is refused for what it is: again it would be no better.
             Err(ureq::Error::StatusCode(code @ (400 | 413 | 422))) => {
-                tracing::error!(url = self.url, code, "the server refuses the record of a job: it is left out");
+                tracing::error!(url = self.shown, code, "the server refuses the record of a job: it is left out");
                 Ok(())
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error.to_string().replace(&self.url, &self.shown)),
         });
-        outcome.map_err(|cause| SinkError::Server { url: self.url.clone(), cause })
+        outcome.map_err(|cause| SinkError::Server { url: self.shown.clone(), cause })
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn completed() -> Completed {
     row.nodes = "n1".into();
     row.allocated = [(BILLING, 2), (CPU, 2), (MEM, 1000), (NODE, 1), ("gres/gpu", 1)].into_iter().collect();
     row.work_dir = "/home/alice".into();
-    Completed { row, more: More::of(&record), starts: false }
+    Completed { row, more: More::of(&record, true), starts: false }
 }
 
 /// The same of a job, at that position.

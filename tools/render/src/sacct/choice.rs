@@ -250,7 +250,7 @@ impl Choice {
 fn joules(steps: &[&StepRecord]) -> u64 {
     let of = |numbered: bool| {
         let such = steps.iter().filter(move |step| step.key.step.number().is_some() == numbered);
-        such.map(|step| step.usage.energy_joules).sum::<u64>()
+        such.map(|step| step.usage.energy_joules).fold(0, u64::saturating_add)
     };
     of(true).max(of(false))
 }

@@ -158,7 +158,7 @@ fn cpu_times(t: &mut Value, used: TaskUsage) {
     let time = |micros: u64| json!({"seconds": micros / 1_000_000, "microseconds": micros % 1_000_000});
     t["system"] = time(used.system_us);
     t["user"] = time(used.user_us);
-    t["total"] = time(used.user_us + used.system_us);
+    t["total"] = time(used.cpu_us());
 }
 
 fn times(row: &JobRow, whole: &Entry<'_>, set: &Setting<'_>) -> Value {

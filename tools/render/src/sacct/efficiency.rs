@@ -64,7 +64,7 @@ impl<'r> Efficiency<'r> {
         Self {
             of: job,
             ran_secs: whole.span(now, None).secs,
-            cpu_us: used.user_us + used.system_us,
+            cpu_us: used.cpu_us(),
             memory_kib: greatest.map_or(0, StepRecord::memory_kib),
             estimated,
         }

@@ -380,7 +380,7 @@ pub static FIELDS: &[Field] = &[
     text("SystemCPU", 10, |e, _| cpu_time(e.used.system_us)),
     text("Timelimit", 10, |e, _| of_job(e, |row| limit(row.time_limit))),
     text("TimelimitRaw", 10, |e, _| of_job(e, |row| limit_minutes(row.time_limit))),
-    text("TotalCPU", 10, |e, _| cpu_time(e.used.user_us + e.used.system_us)),
+    text("TotalCPU", 10, |e, _| cpu_time(e.used.cpu_us())),
     all!("TRESUsageInAve", 14, IN, Average, Value),
     all!("TRESUsageInMax", 14, IN, Greatest, Value),
     all!("TRESUsageInMaxNode", 18, IN, Greatest, Node),

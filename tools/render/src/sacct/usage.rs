@@ -5,13 +5,13 @@ use super::units::{Unit, Units, elapsed};
 use garrick_accounts::step::StepRecord;
 use garrick_model::{
     hostlist,
-    usage::{Metric, Spread},
+    usage::{Metric, Spread, UsageSpread},
 };
 
 /// What several tasks come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sum {
-    /// Of all, by the number of tasks.
+    /// Of all, by the number of tasks; of a script that asked for several, which runs once, its own.
     Average,
     /// Of the task with most.
     Greatest,
@@ -77,9 +77,14 @@ fn alone(metric: Metric, value: u64, units: Units) -> String {
     }
 }
 
+/// How many tasks an average is of.
+fn tasks(step: &StepRecord) -> u64 {
+    if step.spread.as_deref().is_some_and(UsageSpread::is_of_one) { 1 } else { step.tasks.into() }
+}
+
 fn value(step: &StepRecord, spread: &Spread, sum: Sum) -> u64 {
     match sum {
-        Sum::Average => spread.total.checked_div(step.tasks.into()).unwrap_or(0),
+        Sum::Average => spread.total.checked_div(tasks(step)).unwrap_or(0),
         Sum::Greatest => spread.greatest.value,
         Sum::Least => spread.least.value,
         Sum::Total => spread.total,
@@ -153,6 +158,7 @@ mod tests {
     use super::*;
     use crate::testing::accounting::{job, step};
     use garrick_model::usage::{StepUsage, TaskUsage};
+    use std::sync::Arc;
 
     fn two_tasks() -> StepRecord {
         let mut used = StepUsage::new(2);
@@ -195,6 +201,14 @@ mod tests {
             counts(&step, IN, Sum::Least),
             [("cpu", 3000), ("energy", 0), ("fs/disk", 6977), ("mem", 1564 << 10), ("pages", 0), ("vmem", 2920 << 10)]
         );
+    }
+
+    #[test]
+    fn the_average_of_a_script_that_asked_for_several_tasks_is_its_own() {
+        let usage = TaskUsage { max_rss_kib: 1656, ..TaskUsage::default() };
+        let spread = Some(Arc::new(UsageSpread::of_one(&usage, 0, 0)));
+        let step = StepRecord { tasks: 4, usage, spread, ..step(&job(14, "a", 0, 9), "0", "a") };
+        assert_eq!(field(&step, Metric::Rss, Sum::Average, Part::Value, Units::Short), "1656K");
     }
 
     /// As Slurm's page about generic resources shows them.

@@ -258,7 +258,7 @@ mod tests {
         let full = split(&usage(700, 500), std::slice::from_ref(&down), &[]);
         assert_eq!((full.allocated, full.down, full.planned, full.idle, full.overcommitted), (700, 100, 0, 0, 500));
         // A node that is down in maintenance, or in what is kept for somebody, counts once.
-        let out = EventRow { end: None, ..down.clone() };
+        let out = EventRow { end: None, ..down };
         let maintained = [reserved(&["MAINT"], (1000, 1060), 0), reserved(&["MAINT"], (1040, 1070), 0)];
         let once = split(&usage(0, 0), std::slice::from_ref(&out), &maintained);
         assert_eq!((once.down, once.planned_down), (120, 360));

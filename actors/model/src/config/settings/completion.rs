@@ -1,12 +1,12 @@
 //! Job completion: the keys `JobComp*` of slurm.conf(5).
 
-use super::kinds::NULL;
-use crate::config::{
+use super::{
+    kinds::NULL,
     storage::{Password, Storage, StorageKind},
-    syntax::{
-        report::SettingError,
-        values::{self, Value},
-    },
+};
+use crate::config::syntax::{
+    report::SettingError,
+    values::{self, Value},
 };
 
 /// Where runs of jobs that are over are recorded.
@@ -190,15 +190,18 @@ impl CompletionSettings {
         Ok(true)
     }
 
-    /// `JobCompLoc` as everybody may see it: a URL without the password in it.
-    pub(super) fn shown_location(&self) -> String {
+    /// `JobCompLoc` as everybody may see it: a URL without the password in it, though it may have no scheme.
+    pub fn shown_location(&self) -> String {
         let location = self.location.as_deref().unwrap_or(NULL);
-        let Some((scheme, rest)) = location.split_once("://") else { return location.to_owned() };
+        if location.starts_with('/') {
+            return location.to_owned();
+        }
+        let (scheme, rest) = location.find("://").map_or(("", location), |at| location.split_at(at + "://".len()));
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         match authority.rsplit_once('@') {
             Some((user, host)) => {
                 let user = user.split_once(':').map_or(user, |(user, _)| user);
-                format!("{scheme}://{user}@{host}{path}")
+                format!("{scheme}{user}@{host}{path}")
             }
             None => location.to_owned(),
         }
@@ -298,6 +301,14 @@ mod tests {
         assert_eq!((by_url.storage.kind, by_url.storage.database()), (StorageKind::Postgres, "jobs"));
         assert_eq!(by_url.storage.password.as_ref().map(Password::reveal), Some("se@cret"));
         assert_eq!(by_url.shown_location(), "postgresql://slurm@db1:5433/jobs");
+        for (location, shown) in [
+            ("elastic:secret@es1:9200/jobs/_doc", "elastic@es1:9200/jobs/_doc"),
+            ("http://elastic:se@cret@es1/jobs", "http://elastic@es1/jobs"),
+            ("es1:9200/jobs/a@b", "es1:9200/jobs/a@b"),
+        ] {
+            assert_eq!(of("jobcomp/elasticsearch", Some(location)).unwrap().shown_location(), shown);
+        }
+        assert_eq!(of("jobcomp/filetxt", Some("/log/a:b@c")).unwrap().shown_location(), "/log/a:b@c");
         for wrong in ["sqlite:///srv/jobs.db", "oracle://h/x", "a/b"] {
             assert!(of("jobcomp/mysql", Some(wrong)).is_err(), "{wrong}");
         }

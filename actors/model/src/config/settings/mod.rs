@@ -28,6 +28,7 @@ pub(super) mod prolog_flags;
 mod restricted;
 pub(super) mod row;
 pub(super) mod scheduling;
+pub mod storage;
 pub(super) mod store_flags;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Where accounting is stored (`Storage*` of slurmdbd.conf(5)): a file of SQLite, or a database on a server.
 
-use super::syntax::{
+use crate::config::syntax::{
     report::{SettingError, not_yet},
     values::{self, Value},
 };
@@ -180,7 +180,7 @@ impl Storage {
     }
 
     /// `StorageType`: a kind, or a URL with most of the other keys in it.
-    pub(super) fn set_kind(&mut self, text: &str) -> Value<()> {
+    pub(in crate::config) fn set_kind(&mut self, text: &str) -> Value<()> {
         match (StorageKind::parse(text), text.split_once("://")) {
             (Some(kind), _) => {
                 self.kind = kind;
@@ -237,28 +237,28 @@ impl Storage {
         Ok(())
     }
 
-    pub(super) fn set_host(&mut self, text: &str) -> Value<()> {
+    pub(in crate::config) fn set_host(&mut self, text: &str) -> Value<()> {
         self.host = ServerAddress::parse(text)?;
         Ok(())
     }
 
-    pub(super) fn set_backup(&mut self, text: &str) -> Value<()> {
+    pub(in crate::config) fn set_backup(&mut self, text: &str) -> Value<()> {
         self.backup = Some(ServerAddress::parse(text)?);
         Ok(())
     }
 
-    pub(super) fn set_port(&mut self, text: &str) -> Value<()> {
+    pub(in crate::config) fn set_port(&mut self, text: &str) -> Value<()> {
         let port = values::number(text, 1, u32::from(u16::MAX))?;
         self.port = u16::try_from(port).ok();
         Ok(())
     }
 
-    pub(super) fn set_password(&mut self, text: &str) {
+    pub(in crate::config) fn set_password(&mut self, text: &str) {
         self.password = (!text.is_empty()).then(|| Password::new(text));
     }
 
     /// `StorageParameters`: what of it has no effect yet comes back.
-    pub(super) fn set_parameters(&mut self, text: &str) -> Value<Option<SettingError>> {
+    pub(in crate::config) fn set_parameters(&mut self, text: &str) -> Value<Option<SettingError>> {
         self.parameters = Some(text.to_owned());
         let mut note = None;
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
@@ -288,7 +288,7 @@ impl Storage {
     }
 
     /// What does not go together: the key, and what is wrong.
-    pub(super) fn wrong(&self) -> Option<(&'static str, SettingError)> {
+    pub(in crate::config) fn wrong(&self) -> Option<(&'static str, SettingError)> {
         if self.file().is_some_and(|file| !file.is_absolute()) {
             let wrong = SettingError::new(format!("\"{}\" is not an absolute path", self.database()));
             return Some((
