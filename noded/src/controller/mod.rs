@@ -15,6 +15,7 @@ pub mod beside;
 pub mod completion;
 pub mod door;
 pub mod host;
+pub mod http;
 pub mod links;
 pub mod log;
 pub mod names;

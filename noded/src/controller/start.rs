@@ -10,6 +10,7 @@ use super::{
     },
     door::{Door, DoorWorld},
     host::ThisProcess,
+    http::Http,
     links,
     log::{self, FileLog},
     names::{Names, Question},
@@ -133,6 +134,7 @@ pub enum ControllerStartError {
 /// A controller at work.
 pub struct RunningController {
     process: Arc<ThisProcess>,
+    _http: Option<Background>,
     _completion: Option<Background>,
     // Before the service that it feeds.
     _feed: Option<Background>,
@@ -575,7 +577,7 @@ pub async fn start(
     let world = DoorWorld {
         frontend: frontend.clone(),
         endpoint: Arc::clone(&endpoint),
-        env,
+        env: Arc::clone(&env),
         names,
         join,
         host: process.host.clone(),
@@ -583,6 +585,7 @@ pub async fn start(
         accounting: service,
     };
     door.serve(world);
+    let http = Http { env, frontend: frontend.clone() }.start(endpoint.local_addr());
     tracing::info!(
         cluster = cluster.config.cluster_name,
         epoch,
@@ -594,6 +597,7 @@ pub async fn start(
     );
     Ok(RunningController {
         process,
+        _http: http,
         _completion: completion,
         _feed: feed,
         _accounts: accounts,

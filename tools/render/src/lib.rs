@@ -14,6 +14,7 @@
 //! | [`field_table`] | fields as columns, as the commands about usage and accounting print them |
 //! | [`records`] | records of `key=value` |
 //! | [`json`] | views as JSON |
+//! | [`metrics`] | views and counters as Prometheus reads them |
 //! | [`words`], [`node_state`] | states, reasons and exit codes as words; the states of nodes |
 //! | [`amounts`] | CPUs, memory, generic resources and lists of nodes |
 //! | [`clock`] | points in time |
@@ -25,6 +26,7 @@ pub mod columns;
 pub mod field_table;
 pub mod job_rows;
 pub mod json;
+pub mod metrics;
 pub mod node_state;
 pub mod records;
 pub mod sacct;

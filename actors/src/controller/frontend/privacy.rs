@@ -53,7 +53,7 @@ impl FrontendCore {
 
     /// Views of nodes for this user.
     pub(super) fn nodes_for(&self, by: Authority, now: Timestamp) -> Vec<Arc<NodeView>> {
-        let mut nodes = self.nodes_shown(now);
+        let mut nodes = self.sight.boards().nodes_shown(now);
         if self.hides(by, PrivateKind::Nodes) {
             return without_state(&nodes);
         }

@@ -1,4 +1,4 @@
-//! Commands about reservations, the permission to submit into one, and reservations in views of nodes.
+//! Commands about reservations, and the permission to submit into one.
 
 use super::{
     core::{FrontendCore, Reply, Then, Turn},
@@ -9,12 +9,9 @@ use garrick_model::{
     config::function,
     messages::command::CommandReply,
     refusal::Refusal,
-    reservation::{Applicant, NodesWanted, Reservation, ReservationChange, ReservationFlag},
-    time::Timestamp,
-    view::NodeView,
+    reservation::{Applicant, NodesWanted, ReservationChange, ReservationFlag},
 };
 use garrick_plan::snapshot::facts::AllocationUnit;
-use std::{collections::BTreeSet, sync::Arc};
 
 impl FrontendCore {
     pub(super) fn create_reservation(
@@ -106,25 +103,5 @@ impl FrontendCore {
             Some(unknown) => Err(Refusal::InvalidFeature(unknown.to_owned())),
             None => Ok(()),
         }
-    }
-
-    /// Views of nodes, with the current state of reservations.
-    pub(super) fn nodes_shown(&self, now: Timestamp) -> Vec<Arc<NodeView>> {
-        let mut nodes = self.sight.boards().nodes.list();
-        // A partly reserved node is open to others.
-        let whole = |r: &Arc<Reservation>| r.is_active(now) && r.core_ids.is_empty();
-        let active = self.sight.boards().reservations.list().into_iter().filter(whole);
-        for reservation in active {
-            let own: BTreeSet<&str> = reservation.nodes.iter().map(String::as_str).collect();
-            for node in nodes.iter_mut().filter(|node| own.contains(node.name.as_str())) {
-                let flags = &mut Arc::make_mut(node).flags;
-                if reservation.has(ReservationFlag::Maint) {
-                    flags.maint = true;
-                } else {
-                    flags.reserved = true;
-                }
-            }
-        }
-        nodes
     }
 }

@@ -48,7 +48,7 @@ use garrick_model::{
         statistics::AccountingQueue,
     },
     packed_steps::StepTally,
-    reservation::Reservation,
+    reservation::{Reservation, ReservationFlag},
     time::Timestamp,
     view::{JobView, NodeView, PartitionView},
 };
@@ -66,7 +66,7 @@ use garrick_runtime::{
     TraceContext,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
@@ -90,6 +90,28 @@ pub struct Boards {
     pub partitions: BoardMap<u32, PartitionView>,
     /// Reservations, by name.
     pub reservations: BoardMap<String, Reservation>,
+}
+
+impl Boards {
+    /// Views of nodes, with the current state of reservations.
+    pub fn nodes_shown(&self, now: Timestamp) -> Vec<Arc<NodeView>> {
+        let mut nodes = self.nodes.list();
+        // A partly reserved node is open to others.
+        let whole = |r: &Arc<Reservation>| r.is_active(now) && r.core_ids.is_empty();
+        let active = self.reservations.list().into_iter().filter(whole);
+        for reservation in active {
+            let own: BTreeSet<&str> = reservation.nodes.iter().map(String::as_str).collect();
+            for node in nodes.iter_mut().filter(|node| own.contains(node.name.as_str())) {
+                let flags = &mut Arc::make_mut(node).flags;
+                if reservation.has(ReservationFlag::Maint) {
+                    flags.maint = true;
+                } else {
+                    flags.reserved = true;
+                }
+            }
+        }
+        nodes
+    }
 }
 
 /// The open connection to each node's agent, kept here so that neither the frontend nor a node's owner loses it in a panic.

@@ -7,6 +7,7 @@ use super::{
     debug_flags::DebugFlags,
     enforce::Enforce,
     gathering::GatheringSettings,
+    metrics::MetricsSettings,
     gres::GresConfig,
     health::HealthCheck,
     hres::Hres,
@@ -358,6 +359,8 @@ settings_with_rows! {
         pub completion: CompletionSettings,
         /// `JobAcctGatherFrequency` and `AcctGatherEnergyType`: how it is measured what tasks use.
         pub gathering: GatheringSettings,
+        /// `MetricsType` and its relatives: who reads metrics over HTTP.
+        pub metrics: MetricsSettings,
         /// `PrivateData`: what ordinary users may not see of others.
         pub private_data: PrivateData,
         /// `AccountingStoreFlags`: what accounting keeps of jobs besides their rows.

@@ -283,8 +283,15 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         "which jobs have labels, and whether nodes are reserved for a label")
         .shown(Show::AsWritten),
     key!("MessageTimeout", "10", message_timeout_secs: secs(1, SECS), "how long daemons wait for answers"),
-    Key::not_yet("MetricsAuthUsers", "").shown(Show::Hidden),
-    Key::not_yet("MetricsType", NULL),
+    Key::honoured("MetricsAuthUsers", NULL, |c, text| { c.metrics.set_users(text); Ok(None) },
+        "who reads metrics, with a token, beside root and SlurmUser; unset: everybody")
+        .shown(Show::AsWritten),
+    Key::honoured("MetricsParameters", NULL, |c, text| Ok(c.metrics.set_parameters(text)),
+        "`ignore_private_data`: metrics are told whatever `PrivateData` hides")
+        .shown(Show::AsWritten),
+    Key::honoured("MetricsType", NULL, |c, text| c.metrics.set_type(text),
+        "`metrics/openmetrics`: metrics over HTTP at `SlurmctldPort` (TCP)")
+        .shown(Show::AsWritten),
     key!("MinJobAge", "300", min_job_age_secs: secs(0, u32::MAX), "how long the controller keeps an ended job; 0: for ever"),
     Key::honoured("MpiDefault", "none", |c, text| {
         let known = Mpi::named(text);
@@ -406,6 +413,9 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::honoured("SlurmctldHost", "", slurmctld_host, "the host of the controller, and its address in brackets")
         .shown(Show::Lines(shown_hosts))
         .repeated(),
+    Key::honoured("SlurmctldHttpAuthParameters", NULL, |c, text| c.metrics.set_auth(text),
+        "`jwt_key=FILE`: the key of tokens with which users read metrics (HS256)")
+        .shown(Show::AsWritten),
     key!("SlurmctldLogFile", "", slurmctld_log_file: Text(NULL), "the log file of the controller"),
     key!("SlurmctldPort", "6817", slurmctld_port: Own(PortRange::parse, PortRange::to_string),
         "the port of the controller"),
@@ -415,6 +425,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("SlurmctldTimeout", "120 sec"),
     key!("SlurmctldParameters", "", slurmctld_parameters: Words, "further settings of the controller"),
     key!("SlurmdDebug", "info", slurmd_debug: Level, "how much the node daemons log"),
+    Key::not_yet("SlurmdHttpAuthParameters", NULL),
     key!("SlurmdLogFile", "", slurmd_log_file: Text(NULL), "the log file of the node daemons"),
     key!("SlurmdParameters", "", slurmd_parameters: Own(slurmd_parameters, or_null),
         "further settings of the node daemons"),

@@ -66,6 +66,11 @@ impl PrivateData {
         self.0.contains(&kind)
     }
 
+    /// Is nothing hidden?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes `PrivateData`; `none` hides nothing.
     pub(in crate::config) fn parse(text: &str) -> Value<Self> {
         let names: Vec<&str> = WORDS.iter().map(|(name, _)| *name).collect();
