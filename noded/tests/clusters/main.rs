@@ -23,6 +23,7 @@ mod hierarchical_resources;
 mod job_completion;
 mod light;
 mod many_steps;
+mod metrics;
 mod mpi;
 mod namespaces;
 mod operation;

@@ -2,7 +2,7 @@
 //! later `up` knows whether the file is its own and still matches.
 
 use garrick_model::ids::RequestId;
-use std::{fmt::Write as _, io, net::UdpSocket, ops::Range, path::Path};
+use std::{fmt::Write as _, io, net::{TcpListener, UdpSocket}, ops::Range, path::Path};
 
 /// What `garrick up` was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -166,8 +166,10 @@ pub fn free_ports(count: usize) -> io::Result<Vec<u16>> {
         }
         let port = PORTS.start + RequestId::random().0 % (PORTS.end - PORTS.start);
         let port = u16::try_from(port).map_err(io::Error::other)?;
-        match UdpSocket::bind(("127.0.0.1", port)) {
-            Ok(socket) => held.push(socket),
+        // QUIC has the port of UDP, HTTP that of TCP.
+        let socket = UdpSocket::bind(("127.0.0.1", port));
+        match socket.and_then(|socket| Ok((socket, TcpListener::bind(("127.0.0.1", port))?))) {
+            Ok(both) => held.push(both),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(error),
         }
@@ -175,7 +177,7 @@ pub fn free_ports(count: usize) -> io::Result<Vec<u16>> {
     if held.len() < count {
         return Err(io::Error::other(format!("no {count} free ports between {} and {}", PORTS.start, PORTS.end)));
     }
-    held.iter().map(|s| Ok(s.local_addr()?.port())).collect()
+    held.iter().map(|(socket, _)| Ok(socket.local_addr()?.port())).collect()
 }
 
 /// Whether every port that a file names is still free.

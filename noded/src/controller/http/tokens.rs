@@ -43,7 +43,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use garrick_model::time::Timestamp;
-    use garrick_testing::Scratch;
+    use garrick_kernel::scratch::Scratch;
     use jsonwebtoken::{EncodingKey, Header};
     use serde_json::json;
 

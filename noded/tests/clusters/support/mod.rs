@@ -68,9 +68,11 @@ pub fn free_ports(count: usize) -> Vec<u16> {
     let mut held = Vec::new();
     while held.len() < count {
         let port = 10_240 + u16::try_from(RandomState::new().hash_one(0) % 22_000).unwrap();
-        held.extend(std::net::UdpSocket::bind(("127.0.0.1", port)).ok());
+        let socket = std::net::UdpSocket::bind(("127.0.0.1", port)).ok();
+        // HTTP has the TCP port of the controller's number.
+        held.extend(socket.zip(std::net::TcpListener::bind(("127.0.0.1", port)).ok()));
     }
-    held.iter().map(|socket| socket.local_addr().unwrap().port()).collect()
+    held.iter().map(|(socket, _)| socket.local_addr().unwrap().port()).collect()
 }
 
 pub fn is_root() -> bool {
