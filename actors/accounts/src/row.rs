@@ -1,9 +1,9 @@
 //! What is kept of one run of a job. A requeued job has one row for each run, told apart by their SLUIDs.
 
-use crate::tres::{BILLING, CPU, MEM, NODE, Tres};
+use crate::tres::{BILLING, CPU, Tres};
 use garrick_events::records::job::{End, JobRecord, Phase, Resolved, Run};
 use garrick_model::{
-    gres::{GPU, GresCount, Totals},
+    config::TrackedTres,
     hostlist,
     ids::{ArrayTask, JobId, NodeIndex, Sluid},
     resources::MemoryRequest,
@@ -13,7 +13,6 @@ use garrick_model::{
     view::Allocation,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// One run of a job. While the job waits, the run that is to come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,6 +245,12 @@ impl JobRow {
         row
     }
 
+    /// Leaves out types of generic resources that are not counted by themselves.
+    pub fn count_only(&mut self, tracked: &TrackedTres) {
+        self.requested.retain(|name| tracked.counts(name));
+        self.allocated.retain(|name| tracked.counts(name));
+    }
+
     /// True once the run is over.
     pub const fn is_over(&self) -> bool {
         self.end.is_some()
@@ -304,7 +309,7 @@ impl JobRow {
         self.reservation.clone_from(reservation);
         self.nodes = hostlist::fold(nodes.iter().map(|node| node.name.as_str()));
         self.node_indices = nodes.iter().map(|node| node.index).collect();
-        self.allocated = allocated(&run.allocation);
+        self.allocated = allocated(run);
         self.booting = run.booting.iter().cloned().collect();
         self.suspended_ms = run.suspended.as_ref().map_or(0, |suspended| suspended.stood_ms);
     }
@@ -331,45 +336,16 @@ impl JobRow {
 
 /// What a request amounts to, as far as that is known before the job starts.
 fn requested(spec: &JobSpec, resolved: &Resolved) -> Tres {
-    let nodes = resolved.min_nodes;
-    let gres = requested_gres(spec, resolved);
-    let memory = match resolved.memory {
-        MemoryRequest::PerNode(each) => each.0.saturating_mul(nodes.into()),
-        MemoryRequest::PerCpu(each) => each.0.saturating_mul(resolved.cpus.into()),
-        MemoryRequest::Default | MemoryRequest::All => {
-            let each = spec.gres.mem_per_gpu.unwrap_or_default().0;
-            each.saturating_mul(gres.get(GPU).copied().unwrap_or(0))
-        }
-    };
-    let cpus = u64::from(resolved.cpus);
-    let mut tres: Tres = [(CPU, cpus), (MEM, memory), (NODE, nodes.into()), (BILLING, cpus)].into_iter().collect();
-    gres.iter().for_each(|(name, count)| tres.set(&format!("gres/{name}"), *count));
+    let amounts = resolved.tres(spec);
+    let mut tres: Tres = amounts.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+    tres.set(BILLING, resolved.billing.unwrap_or_else(|| resolved.cpus.into()));
     tres
 }
 
-/// Generic resources by name; asked for in several ways, the greatest counts.
-fn requested_gres(spec: &JobSpec, resolved: &Resolved) -> BTreeMap<String, u64> {
-    let asked = &spec.gres;
-    let times = |all: &[GresCount], times: u32| -> BTreeMap<String, u64> {
-        let mut sums = BTreeMap::new();
-        for one in all {
-            let sum: &mut u64 = sums.entry(one.name.clone()).or_default();
-            *sum = sum.saturating_add(one.count.saturating_mul(times.into()));
-        }
-        sums
-    };
-    let mut greatest = times(&asked.on_node(0, Totals::NONE), resolved.min_nodes);
-    for (name, count) in times(&asked.per_task, resolved.tasks).into_iter().chain(times(&asked.total, 1)) {
-        let known = greatest.entry(name).or_default();
-        *known = count.max(*known);
-    }
-    greatest
-}
-
-/// What an allocation amounts to.
-fn allocated(allocation: &Allocation) -> Tres {
-    let amounts = allocation.tres();
+/// What a run amounts to. What it is billed was decided when it started.
+fn allocated(run: &Run) -> Tres {
+    let amounts = run.allocation.tres();
     let mut tres: Tres = amounts.iter().map(|(name, count)| (name.as_str(), *count)).collect();
-    tres.set(BILLING, tres.count(CPU));
+    tres.set(BILLING, run.charge.as_ref().map_or_else(|| tres.count(CPU), |charge| charge.billing));
     tres
 }

@@ -38,6 +38,11 @@ impl Tres {
         self.set(name, self.count(name).saturating_add(count));
     }
 
+    /// Keeps the amounts of names for which that holds.
+    pub fn retain(&mut self, holds: impl Fn(&str) -> bool) {
+        self.0.retain(|name, _| holds(name));
+    }
+
     /// Names and amounts, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, count)| (name.as_str(), *count))

@@ -72,6 +72,8 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
             sharing: view.sharing,
             requeue: spec.requeue.unwrap_or(true),
             association: None,
+            billing: None,
+            default_qos: false,
         },
         submit_time: Timestamp::from_secs(1000),
         priority: 1_000_000 - id,

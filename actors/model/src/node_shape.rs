@@ -48,11 +48,14 @@ pub struct NodeShape {
 }
 
 impl NodeShape {
-    /// What it has, by the name of a TRES. Billing is the number of CPUs.
+    /// What it has, by the name of a TRES; what has a type by that too. Billing is the number of CPUs.
     pub fn amounts(&self) -> impl Iterator<Item = (String, u64)> {
         let cpus = u64::from(self.cpus);
         let usual = [("cpu", cpus), ("billing", cpus), ("mem", self.memory.0), ("node", 1)];
-        let gres = self.gres.iter().map(|gres| (format!("gres/{}", gres.name), gres.count));
+        let gres = self.gres.iter().flat_map(|gres| {
+            let typed = gres.kind.as_ref().map(|kind| (format!("gres/{}:{kind}", gres.name), gres.count));
+            std::iter::once((format!("gres/{}", gres.name), gres.count)).chain(typed)
+        });
         usual.into_iter().map(|(name, count)| (name.to_owned(), count)).chain(gres)
     }
 

@@ -47,8 +47,8 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// What it amounts to, by the name of the TRES: `cpu`, `mem` (MiB), `node`, `gres/gpu`, `license/matlab`. Without billing, which
-    /// a partition's weights say.
+    /// What it amounts to, by the name of the TRES: `cpu`, `mem` (MiB), `node`, `gres/gpu`, `license/matlab`; what has a type by that
+    /// too, `gres/gpu:h100`. Without billing, which a partition's weights say.
     pub fn tres(&self) -> BTreeMap<String, u64> {
         let mut tres: BTreeMap<String, u64> = BTreeMap::new();
         let mut add = |name: String, count: u64| {
@@ -58,7 +58,12 @@ impl Allocation {
         for node in &self.nodes {
             add("cpu".to_owned(), node.share.cpus.len().into());
             add("mem".to_owned(), node.share.memory.map_or(0, |memory| memory.0));
-            node.share.gres.iter().for_each(|share| add(format!("gres/{}", share.name), share.count));
+            for share in &node.share.gres {
+                add(format!("gres/{}", share.name), share.count);
+                if let Some(kind) = &share.kind {
+                    add(format!("gres/{}:{kind}", share.name), share.count);
+                }
+            }
         }
         add("node".to_owned(), self.nodes.len() as u64);
         self.licenses.0.iter().for_each(|license| add(format!("license/{}", license.name), license.count.into()));

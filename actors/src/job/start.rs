@@ -250,11 +250,12 @@ impl JobCore {
         Run { charge: charge.map(Arc::new), ..run }
     }
 
-    /// To whom a run is charged, and how; `None`: there is no accounting.
+    /// To whom a run is charged, and how; `None`: there is no accounting, and its CPUs are billed.
     fn charge_of(&self, run: &Run) -> Option<Charge> {
         let (accounts, partition) = (&self.site.accounts, &run.allocation.partition);
         if accounts.has_no_associations() {
-            return None;
+            let nobody = || Charge { billing: self.billed(run), factor_millionths: 1_000_000, ..Charge::default() };
+            return self.site.billing.contains_key(partition).then(nobody);
         }
         let (spec, owner) = (&self.record.spec, &self.record.owner);
         let own = Affiliation {

@@ -3,10 +3,7 @@
 use super::core::JobCore;
 use garrick_events::records::job::{Afterwards, HeldBy, JobRecord, Phase, Run};
 use garrick_model::{
-    config::{Billed, BillingWeights},
-    gres::{GresCount, Totals},
     patterns::{default_output, in_folder},
-    resources::MemoryRequest,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
@@ -159,57 +156,21 @@ fn billing(core: &JobCore) -> Option<u64> {
     let run = record.phase.run();
     let partition = run.map(|run| &run.allocation.partition).or(resolved.partitions.first())?;
     let weights = core.site.billing.get(partition)?;
-    let greatest = core.site.bill_greatest;
-    let Some(run) = run else {
-        let asked = &record.spec.gres;
-        let nodes = u64::from(resolved.min_nodes);
-        let memory_mib = match resolved.memory {
-            MemoryRequest::PerNode(mib) => mib.0.saturating_mul(nodes),
-            MemoryRequest::PerCpu(mib) => mib.0.saturating_mul(u64::from(resolved.cpus)),
-            MemoryRequest::Default | MemoryRequest::All => 0,
-        };
-        let gres = |name: &str, kind: Option<&str>| {
-            let of = |list: &[GresCount]| -> u64 {
-                let named =
-                    list.iter().filter(|one| one.name == name && kind.is_none_or(|k| one.kind.as_deref() == Some(k)));
-                named.map(|one| one.count).sum()
-            };
-            let on_nodes = of(&asked.on_node(0, Totals::NONE)).saturating_mul(nodes);
-            let of_tasks = of(&asked.per_task).saturating_mul(u64::from(resolved.tasks));
-            on_nodes.max(of_tasks).max(of(&asked.total))
-        };
-        // Which of several alternatives it gets is not known yet.
-        let what = Billed { cpus: resolved.cpus.into(), memory_mib, nodes, gres: &gres, license: &|_| 0 };
-        return Some(weights.billed(&what, greatest));
-    };
-    Some(billed_for(run, weights, greatest))
+    let terms = core.site.billed_terms;
+    Some(match run {
+        Some(run) => weights.billed(&run.allocation.tres(), terms),
+        None => resolved.billed(&record.spec, weights, terms),
+    })
 }
 
 impl JobCore {
     /// What a run is billed: by its partition's weights, or else its CPUs.
     pub(super) fn billed(&self, run: &Run) -> u64 {
         match self.site.billing.get(&run.allocation.partition) {
-            Some(weights) => billed_for(run, weights, self.site.bill_greatest),
+            Some(weights) => weights.billed(&run.allocation.tres(), self.site.billed_terms),
             None => run.allocation.nodes.iter().map(|node| u64::from(node.share.cpus.len())).sum(),
         }
     }
-}
-
-fn billed_for(run: &Run, weights: &BillingWeights, greatest: bool) -> u64 {
-    let shares = || run.allocation.nodes.iter().map(|node| &node.share);
-    let gres = |name: &str, kind: Option<&str>| {
-        let held = shares().flat_map(|share| &share.gres);
-        let named = held.filter(|one| one.name == name && kind.is_none_or(|k| one.kind.as_deref() == Some(k)));
-        named.map(|one| one.count).sum()
-    };
-    let what = Billed {
-        cpus: shares().map(|share| u64::from(share.cpus.len())).sum(),
-        memory_mib: shares().filter_map(|share| share.memory).map(|mib| mib.0).sum(),
-        nodes: run.allocation.nodes.len() as u64,
-        gres: &gres,
-        license: &|name| u64::from(run.allocation.licenses.count(name)),
-    };
-    weights.billed(&what, greatest)
 }
 
 fn output(record: &JobRecord) -> Option<String> {

@@ -7,7 +7,7 @@ use super::{
 };
 use garrick_events::records::job::{JobRecord, Resolved, TaskOutcome};
 use garrick_model::{
-    config::{BillingWeights, ExitCodes},
+    config::{BilledTerms, BillingWeights, ExitCodes},
     ids::{JobId, Sluid},
     messages::{
         command::{JobChange, JobMilestone, StepManagerPlace},
@@ -68,8 +68,8 @@ pub struct JobSite {
     pub launch_limit: Duration,
     /// `TRESBillingWeights` by partition.
     pub billing: BTreeMap<String, BillingWeights>,
-    /// Only the greatest of a node's resources is billed (`PriorityFlags=MAX_TRES`).
-    pub bill_greatest: bool,
+    /// Which terms of these are added up (`PriorityFlags`).
+    pub billed_terms: BilledTerms,
     /// How long a credential is valid for starting a run.
     pub credential_lifetime: Duration,
     /// The programs of the site that the controller runs for jobs.
@@ -103,7 +103,7 @@ impl Default for JobSite {
             requeue_exit_hold: ExitCodes::default(),
             launch_limit: Duration::from_secs(600),
             billing: BTreeMap::new(),
-            bill_greatest: false,
+            billed_terms: BilledTerms::All,
             credential_lifetime: JobCredential::LIFETIME,
             programs: JobPrograms::default(),
             zone: TimeZone::UTC,

@@ -176,6 +176,7 @@ impl Rules<'_> {
     /// The one function that decides whether a job may have this request, and fills in defaults.
     fn judge(&mut self, by: &Submitter<'_>, mut spec: JobSpec, purpose: Purpose<'_>) -> Result<Judged, Refusal> {
         let purpose = &purpose;
+        let names_qos = spec.qos.as_deref().is_some_and(|name| !name.is_empty());
         let association = self.settle_accounting(by, &mut spec, purpose)?;
         let asks_for_reservation = purpose.asks(&spec, |spec| &spec.reservations);
         if asks_for_reservation {
@@ -227,6 +228,10 @@ impl Rules<'_> {
             _ => self.resolved(&mut spec, &partitions, purpose)?,
         };
         resolved.association = association;
+        resolved.default_qos = match purpose.change() {
+            None => spec.qos.is_some() && !names_qos,
+            Some(change) => change.record.resolved.default_qos && spec.qos == change.record.spec.qos,
+        };
         self.check_times(&spec, &resolved, purpose)?;
         // What an administrator granted beyond the limits stays while none of it is changed.
         let place = |s: &JobSpec| (s.partitions.clone(), s.account.clone(), s.qos.clone(), s.time_limit);

@@ -6,7 +6,7 @@ use super::{
 };
 use garrick_events::records::{job::Resolved, job_event::cpus_asked};
 use garrick_model::{
-    config::MemoryPer,
+    config::{BillingWeights, MemoryPer},
     gres::{GPU, GresBinding, GresCount, GresRequest, Totals, list},
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
@@ -152,7 +152,7 @@ impl Rules<'_> {
         let (memory, cpus_per_task) = self.memory(spec, partitions, beyond)?;
         let (tasks, min_nodes, max_nodes) = node_range(spec, partitions);
         let time_limit = spec.time_limit.or(first.config.default_time).unwrap_or(first.config.max_time);
-        Ok(Resolved {
+        let mut resolved = Resolved {
             partitions: partitions.iter().map(|p| p.config.name.clone()).collect(),
             time_limit,
             tasks,
@@ -164,7 +164,14 @@ impl Rules<'_> {
             sharing: NodeUse::of(spec.sharing, &facts, self.feasibility.view().policy.unit).sharing(),
             requeue: spec.kind == JobKind::Batch && (spec.expedite || spec.requeue.unwrap_or(self.config.job_requeue)),
             association: None,
-        })
+            billing: None,
+            default_qos: false,
+        };
+        // The text was checked when the configuration was read.
+        let weights = first.config.billing_weights.as_deref().and_then(|text| BillingWeights::parse(text).ok());
+        let terms = self.config.priority.flags.billed_terms();
+        resolved.billing = weights.map(|weights| resolved.billed(spec, &weights, terms));
+        Ok(resolved)
     }
 
     /// Memory, and CPUs of a task: more of either brings more of the other, where a limit binds them.
@@ -266,6 +273,8 @@ fn moved(change: &Change<'_>, before: Resolved, after: Resolved) -> Resolved {
             None => after.requeue,
         },
         association: now.association,
+        billing: after.billing,
+        default_qos: now.default_qos,
         tasks,
         cpus_per_task,
         min_nodes,

@@ -20,17 +20,18 @@ use garrick_daemon::links::traced;
 use garrick_events::{
     event::{ControllerEvent, Replayed},
     progress::Position,
-    records::{job::JobRecord, job_event::JobEvent},
+    records::{job::JobRecord, job_event::JobEvent, request},
 };
 use garrick_frame::LinkKind;
 use garrick_kernel::files::{self, FileError};
 use garrick_model::{
-    config::{EnforceWord, StoreFlags},
+    config::{EnforceWord, StoreFlags, TrackedTres},
     entities::Entities,
     hostlist,
     messages::encoded_bytes,
     spec::JobKind,
     time::Timestamp,
+    view::NodeView,
 };
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{LinkError, Receiver, Sender};
@@ -186,7 +187,12 @@ impl AccountingFeed {
     fn keeps(&self) -> Keeps {
         let config = self.env.config();
         let without = |word| config.enforce.has(word);
-        Keeps { work: self.keeps, jobs: !without(EnforceWord::NoJobs), steps: !without(EnforceWord::NoSteps) }
+        Keeps {
+            work: self.keeps,
+            jobs: !without(EnforceWord::NoJobs),
+            steps: !without(EnforceWord::NoSteps),
+            tracked: config.tracked.clone(),
+        }
     }
 
     /// Events that the service has not stored.
@@ -352,8 +358,13 @@ impl AccountingFeed {
         let (nodes, config) = (self.env.boards.nodes.list(), self.env.config());
         let mut tres: BTreeMap<String, u64> = BTreeMap::new();
         let licenses = config.licenses.0.iter().map(|one| (format!("license/{}", one.name), u64::from(one.count)));
-        for (name, count) in nodes.iter().flat_map(|node| node.shape.amounts()).chain(licenses) {
+        let amounts = nodes.iter().flat_map(|node| node.shape.amounts()).chain(licenses);
+        for (name, count) in amounts.filter(|(name, _)| config.tracked.counts(name)) {
             *tres.entry(name).or_default() += count;
+        }
+        // What is named may be limited also while there is none.
+        for name in config.tracked.names() {
+            tres.entry(name.to_owned()).or_default();
         }
         let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         let control = config.controllers.first().map(|host| (host.target().to_owned(), config.slurmctld_port.first));
@@ -371,8 +382,10 @@ impl AccountingFeed {
             return;
         }
         let nodes = self.env.boards.nodes.list();
+        let config = self.env.config();
+        let amounts = |node: &NodeView| node.shape.amounts().filter(|(name, _)| config.tracked.counts(name)).collect();
         let of = nodes.iter().filter(|node| named.contains(&node.name));
-        batch.nodes = of.map(|node| (node.name.clone(), node.shape.amounts().collect())).collect();
+        batch.nodes = of.map(|node| (node.name.clone(), amounts(node))).collect();
     }
 
     async fn acknowledge(&self, stored: Position) -> Result<(), FeedError> {
@@ -384,11 +397,11 @@ impl AccountingFeed {
     async fn gather(&self, first: &Committed, follower: &mut Follower) -> Result<Batch, FollowError> {
         let mut batch = Batch::default();
         let keeps = self.keeps();
-        batch.take(first, keeps);
+        batch.take(first, &keeps);
         let deadline = Instant::now() + GATHER;
         while batch.seen < EVENTS && batch.bytes < BYTES {
             match timeout_at(deadline, follower.next()).await {
-                Ok(next) => batch.take(&next?, keeps),
+                Ok(next) => batch.take(&next?, &keeps),
                 Err(_) => break,
             }
         }
@@ -403,7 +416,7 @@ impl AccountingFeed {
         while link.stored < position {
             let mut batch = Batch::default();
             while batch.upto < position && batch.seen < EVENTS && batch.bytes < BYTES {
-                batch.take(&follower.next().await?, keeps);
+                batch.take(&follower.next().await?, &keeps);
             }
             self.describe_nodes(&mut batch);
             link.send(batch).await?;
@@ -415,7 +428,7 @@ impl AccountingFeed {
         link.send(batch).await?;
         let (mut jobs, mut bytes): (Vec<JobRecord>, usize) = (Vec::new(), 0);
         for (_, record) in state.jobs.iter().filter(|_| keeps.jobs) {
-            let record = kept_work(record, keeps.work);
+            let record = kept(record, &keeps);
             bytes += encoded_bytes(&record);
             jobs.push(record);
             if bytes >= BYTES {
@@ -548,8 +561,9 @@ impl Link {
 }
 
 /// What is recorded.
-#[derive(Clone, Copy)]
 struct Keeps {
+    /// `AccountingStorageTRES`.
+    tracked: TrackedTres,
     /// `AccountingStoreFlags`.
     work: StoreFlags,
     /// Without `nojobs` in `AccountingStorageEnforce`.
@@ -574,7 +588,7 @@ struct Batch {
 }
 
 impl Batch {
-    fn take(&mut self, committed: &Committed, keeps: Keeps) {
+    fn take(&mut self, committed: &Committed, keeps: &Keeps) {
         self.upto = committed.position;
         self.seen += 1;
         self.no_new_jobs |= !keeps.jobs;
@@ -587,13 +601,28 @@ impl Batch {
 
 /// What accounting needs of an event: those of jobs, of scripts and environments what the site wants kept, results of steps, and states
 /// of nodes and reservations.
-fn wanted(event: &ControllerEvent, keeps: Keeps) -> Option<ControllerEvent> {
+fn wanted(event: &ControllerEvent, keeps: &Keeps) -> Option<ControllerEvent> {
     match event {
         ControllerEvent::Job { job, event } => {
             let event = match &**event {
                 // What becomes of jobs that are recorded already is wanted all the same: their ends.
                 JobEvent::Submitted(_) | JobEvent::SubmittedLike { .. } if !keeps.jobs => return None,
-                JobEvent::Submitted(record) => JobEvent::Submitted(Box::new(kept_work(record, keeps.work))),
+                JobEvent::Submitted(record) => JobEvent::Submitted(Box::new(kept(record, keeps))),
+                JobEvent::SubmittedLike { record, like } => {
+                    let mut record = record.clone();
+                    record.count_only(&keeps.tracked);
+                    JobEvent::SubmittedLike { record, like: *like }
+                }
+                JobEvent::Allocated(run) => {
+                    let mut run = run.clone();
+                    request::allocation_counts_only(&mut run.allocation, &keeps.tracked);
+                    JobEvent::Allocated(run)
+                }
+                JobEvent::Revised(revision) => {
+                    let mut revision = revision.clone();
+                    revision.spec.gres.count_only(|name, kind| keeps.tracked.counts_type(name, kind));
+                    JobEvent::Revised(revision)
+                }
                 event => event.clone(),
             };
             Some(ControllerEvent::Job { job: *job, event: Box::new(event) })
@@ -602,6 +631,13 @@ fn wanted(event: &ControllerEvent, keeps: Keeps) -> Option<ControllerEvent> {
         ControllerEvent::Steps { .. } if keeps.steps => Some(event.clone()),
         _ => None,
     }
+}
+
+/// A job with what is kept of it.
+fn kept(record: &JobRecord, keeps: &Keeps) -> JobRecord {
+    let mut kept = kept_work(record, keeps.work);
+    kept.count_only(&keeps.tracked);
+    kept
 }
 
 /// A job with that of its script and environment which is kept. Only batch jobs have such (slurm.conf(5), `AccountingStoreFlags`).

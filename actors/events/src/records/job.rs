@@ -64,6 +64,12 @@ pub struct Resolved {
     /// Its association in accounting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub association: Option<AssocId>,
+    /// What the request is billed by the weights of its first partition. `None`: that has none, or an earlier version took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<u64>,
+    /// Its QOS is the default one: it named none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub default_qos: bool,
 }
 
 /// Who holds a job.

@@ -9,6 +9,7 @@
 //! | [`jobs`] | records of jobs by id, cheap to copy |
 //! | [`node`] | what is saved of a node |
 //! | [`partition`] | what is saved of a partition |
+//! | [`request`] | what a request amounts to |
 
 pub mod charge;
 pub mod job;
@@ -16,3 +17,4 @@ pub mod job_event;
 pub mod jobs;
 pub mod node;
 pub mod partition;
+pub mod request;

@@ -34,7 +34,7 @@ pub use cluster::expand_path;
 pub use dynamic::{DynamicNode, Unfit, Whereabouts, parameters, read_line, said_place, state_of, written};
 pub use partition_changes::PartitionChange;
 pub use read::{check, read, read_files, read_reporting, read_text};
-pub use settings::billing::{Billed, BillingWeights};
+pub use settings::billing::{BilledTerms, BillingWeights};
 pub use settings::cli_filter::CliFilter;
 pub use settings::completion::{CompletionSettings, CompletionType, KafkaSettings, ScriptSettings};
 pub use settings::config::{
@@ -61,6 +61,7 @@ pub use settings::prolog_flags::{PrologFlag, PrologFlags};
 pub use settings::row::{Class, ShowFacts};
 pub use settings::storage;
 pub use settings::store_flags::StoreFlags;
+pub use settings::tracked::TrackedTres;
 pub use show::show_config;
 pub use syntax::nearest::nearest;
 pub use syntax::report::{ConfigReport, Place, Problem, SettingError, Severity};

@@ -3,7 +3,7 @@
 use super::{GPU, GresCount, MOST_TYPES, Totals};
 use crate::{refusal::Refusal, resources::MemoryMib};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// How tasks are bound to the GPUs of their step, `--gpu-bind`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -114,6 +114,44 @@ impl GresRequest {
             at_least(asked, of_total.at(place));
         }
         need
+    }
+
+    /// How many of each are asked for on so many nodes and for so many tasks, by name (`gpu`) and by name and type (`gpu:h100`). Asked
+    /// for in several ways, the greatest counts.
+    pub fn counted(&self, nodes: u32, tasks: u32) -> BTreeMap<String, u64> {
+        let mut greatest: BTreeMap<String, u64> = BTreeMap::new();
+        let mut count = |all: &[GresCount], times: u32| {
+            let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+            for one in all {
+                let typed = one.kind.as_ref().map(|kind| format!("{}:{kind}", one.name));
+                for name in std::iter::once(one.name.clone()).chain(typed) {
+                    let sum = sums.entry(name).or_default();
+                    *sum = sum.saturating_add(one.count.saturating_mul(times.into()));
+                }
+            }
+            for (name, sum) in sums {
+                let known = greatest.entry(name).or_default();
+                *known = sum.max(*known);
+            }
+        };
+        count(&self.on_node(0, Totals::NONE), nodes);
+        count(&self.per_task, tasks);
+        count(&self.total, 1);
+        greatest
+    }
+
+    /// Leaves types out that are not to be counted by themselves.
+    pub fn count_only(&mut self, counts: impl Fn(&str, &str) -> bool) {
+        let lists = [
+            &mut self.per_node,
+            &mut self.gpus_per_node,
+            &mut self.total,
+            &mut self.per_task,
+            &mut self.per_socket,
+        ];
+        for one in lists.into_iter().flatten() {
+            one.kind = one.kind.take().filter(|kind| counts(&one.name, kind));
+        }
     }
 
     /// What is asked for on all nodes together.

@@ -8,8 +8,9 @@
 
 use crate::{rules::fair::FairShares, snapshot::qos::QosTable};
 use garrick_model::{
-    config::{PrioritySettings, WeighedTres, amount},
+    config::{BilledTerms, BillingWeights, PrioritySettings, WeighedTres},
     resources::MemoryRequest,
+    spec_text::licenses::{LicenseRequest, Licenses},
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeView, PartitionView},
 };
@@ -26,8 +27,10 @@ pub struct Rank {
     pub cpus: u64,
     /// Memory, MiB.
     pub memory_mib: u64,
-    /// `TRESBillingWeights`, memory per MiB; empty: CPUs are billed.
-    pub billing: Vec<(WeighedTres, f64)>,
+    /// What its nodes have, by the name of the TRES.
+    pub tres: BTreeMap<String, u64>,
+    /// `TRESBillingWeights`; `None`: CPUs are billed.
+    pub billing: Option<BillingWeights>,
 }
 
 /// All that priorities are calculated from, besides the job.
@@ -43,6 +46,8 @@ pub struct Rules {
     pub nodes: u32,
     /// CPUs of the cluster.
     pub cpus: u64,
+    /// Licenses of the cluster.
+    pub licenses: Licenses,
     /// The moment that the calculation is made for.
     pub as_of: Timestamp,
     /// The qualities of service.
@@ -63,7 +68,7 @@ pub struct Standing {
 }
 
 /// A job's factors in one partition, before weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Factors {
     /// How long it was eligible, 0 to 1.
     pub age: f64,
@@ -77,8 +82,9 @@ pub struct Factors {
     pub partition: f64,
     /// QOS.
     pub qos: f64,
-    /// CPUs, memory, nodes, billing: shares of the partition (or amounts with `NO_NORMAL_TRES`).
-    pub tres: [f64; 4],
+    /// Shares of the partition (or amounts with `NO_NORMAL_TRES`), of licenses shares of all; in the order of
+    /// [`PrioritySettings::tres`].
+    pub tres: Vec<f64>,
     /// `SiteFactor`, added unchanged.
     pub site: i32,
     /// Nice, subtracted unchanged.
@@ -89,53 +95,25 @@ impl Rank {
     fn of(view: &PartitionView, nodes: &[Arc<NodeView>]) -> Self {
         let mut rank = Self {
             job_factor: u32::from(view.config.priority_job_factor),
-            billing: view.config.billing_weights.as_deref().map(billing_weights).unwrap_or_default(),
+            // The text was checked when the configuration was read.
+            billing: view.config.billing_weights.as_deref().and_then(|text| BillingWeights::parse(text).ok()),
             ..Self::default()
         };
         for node in view.nodes.iter().filter_map(|index| nodes.get(index.0 as usize)) {
             rank.nodes += 1;
             rank.cpus += u64::from(node.shape.cpus);
             rank.memory_mib += node.shape.memory.0;
+            for (name, count) in node.shape.amounts() {
+                *rank.tres.entry(name).or_default() += count;
+            }
         }
         rank
     }
 
-    fn billed(&self, cpus: f64, memory_mib: f64, nodes: f64, greatest: bool) -> f64 {
-        if self.billing.is_empty() {
-            return cpus;
-        }
-        let terms = self.billing.iter().map(|(kind, weight)| match kind {
-            WeighedTres::Cpu => weight * cpus,
-            WeighedTres::Mem => weight * memory_mib,
-            WeighedTres::Node => weight * nodes,
-            WeighedTres::Billing => 0.0,
-        });
-        if greatest { terms.fold(0.0, f64::max) } else { terms.sum() }
+    fn billed(&self, tres: &BTreeMap<String, u64>, terms: BilledTerms) -> u64 {
+        let cpus = || tres.get("cpu").copied().unwrap_or(0);
+        self.billing.as_ref().map_or_else(cpus, |weights| weights.billed(tres, terms))
     }
-}
-
-/// `CPU=1.0,Mem=0.25G`: a unit after a memory weight says what it is per; without a unit it is per MiB.
-fn billing_weights(text: &str) -> Vec<(WeighedTres, f64)> {
-    let mut weights = Vec::new();
-    for (name, number) in text.split(',').filter_map(|part| part.split_once('=')) {
-        match name.trim().to_ascii_lowercase().as_str() {
-            "cpu" => weights.extend(amount(number).map(|weight| (WeighedTres::Cpu, weight))),
-            "node" => weights.extend(amount(number).map(|weight| (WeighedTres::Node, weight))),
-            "mem" => {
-                let plain = number.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic());
-                let unit_mib = match number.trim()[plain.len()..].to_ascii_uppercase().as_str() {
-                    "K" => 1.0 / 1024.0,
-                    "G" => 1024.0,
-                    "T" => 1024.0 * 1024.0,
-                    "P" => 1024.0 * 1024.0 * 1024.0,
-                    _ => 1.0,
-                };
-                weights.extend(amount(plain).map(|weight| (WeighedTres::Mem, weight / unit_mib)));
-            }
-            _ => {}
-        }
-    }
-    weights
 }
 
 impl Rules {
@@ -160,10 +138,17 @@ impl Rules {
             partitions: ranks,
             nodes: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
             cpus: nodes.iter().map(|node| u64::from(node.shape.cpus)).sum(),
+            licenses: Licenses::default(),
             as_of,
             qos: Arc::default(),
             fair: Arc::default(),
         }
+    }
+
+    /// The same with these licenses.
+    #[must_use]
+    pub fn with_licenses(self, licenses: Licenses) -> Self {
+        Self { licenses, ..self }
     }
 
     /// The same with these fair shares.
@@ -210,19 +195,7 @@ impl Rules {
             MemoryRequest::PerCpu(mib) => wide(mib.0) * cpus,
             MemoryRequest::Default | MemoryRequest::All => share(wide(rank.memory_mib), f64::from(rank.nodes)) * nodes,
         };
-        let billing = rank.billed(cpus, memory, nodes, settings.flags.max_tres);
-        let all_billing =
-            rank.billed(wide(rank.cpus), wide(rank.memory_mib), f64::from(rank.nodes), settings.flags.max_tres);
-        let tres = if settings.flags.no_normal_tres {
-            [cpus, memory, nodes, billing]
-        } else {
-            [
-                share(cpus, wide(rank.cpus)).min(1.0),
-                share(memory, wide(rank.memory_mib)).min(1.0),
-                share(nodes, f64::from(rank.nodes)).min(1.0),
-                share(billing, all_billing).min(1.0),
-            ]
-        };
+        let tres = self.tres(job, rank, [cpus, memory, nodes]);
         Factors {
             age: self.age(job),
             assoc: standing.assoc,
@@ -240,6 +213,49 @@ impl Rules {
         }
     }
 
+    /// What each weighed TRES comes to, of a job with so many CPUs, so much memory (MiB) and so many nodes.
+    fn tres(&self, job: &JobView, rank: &Rank, [cpus, memory, nodes]: [f64; 3]) -> Vec<f64> {
+        let weights = &self.settings.tres;
+        if weights.is_empty() {
+            return Vec::new();
+        }
+        let others = weights.iter().any(|(kind, _)| !matches!(kind, WeighedTres::Cpu | WeighedTres::Mem | WeighedTres::Node));
+        let named = if others { self.amounts(job, [cpus, memory, nodes]) } else { BTreeMap::new() };
+        let of = |name: String| named.get(&name).copied().unwrap_or(0);
+        let all = |name: String| rank.tres.get(&name).copied().unwrap_or(0);
+        let terms = self.settings.flags.billed_terms();
+        let factor = |kind: &WeighedTres| {
+            let (amount, whole) = match kind {
+                WeighedTres::Cpu => (cpus, wide(rank.cpus)),
+                WeighedTres::Mem => (memory, wide(rank.memory_mib)),
+                WeighedTres::Node => (nodes, f64::from(rank.nodes)),
+                WeighedTres::Billing => (wide(rank.billed(&named, terms)), wide(rank.billed(&rank.tres, terms))),
+                WeighedTres::Gres(_) => (wide(of(kind.name())), wide(all(kind.name()))),
+                WeighedTres::License(name) => (wide(of(kind.name())), wide(self.licenses.count(name).into())),
+            };
+            if self.settings.flags.no_normal_tres { amount } else { share(amount, whole).min(1.0) }
+        };
+        weights.iter().map(|(kind, _)| factor(kind)).collect()
+    }
+
+    /// By the name of the TRES: what a job has, or asks for as long as it waits.
+    fn amounts(&self, job: &JobView, [cpus, memory, nodes]: [f64; 3]) -> BTreeMap<String, u64> {
+        if let Some(allocation) = job.allocation.as_ref().filter(|_| !job.state.waits()) {
+            return allocation.tres();
+        }
+        let usual = [("cpu", cpus), ("mem", memory), ("node", nodes)];
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the conversion saturates")]
+        let mut amounts: BTreeMap<String, u64> =
+            usual.into_iter().map(|(name, amount)| (name.to_owned(), amount as u64)).collect();
+        let nodes = u32::try_from(amounts["node"]).unwrap_or(u32::MAX);
+        let gres = job.spec.gres.counted(nodes, job.tasks).into_iter();
+        amounts.extend(gres.map(|(name, count)| (format!("gres/{name}"), count)));
+        let asked = job.spec.licenses.as_deref().and_then(|text| text.parse::<LicenseRequest>().ok());
+        let first = asked.and_then(|request| request.alternatives.into_iter().next()).unwrap_or_default();
+        amounts.extend(first.0.into_iter().map(|one| (format!("license/{}", one.name), u64::from(one.count))));
+        amounts
+    }
+
     /// The weighted sum.
     pub fn number(&self, factors: &Factors) -> u32 {
         let weights = &self.settings;
@@ -250,7 +266,7 @@ impl Rules {
         sum += factors.job_size * f64::from(weights.job_size);
         sum += factors.partition * f64::from(weights.partition);
         sum += factors.qos * f64::from(weights.qos);
-        sum += weights.tres.iter().map(|(kind, weight)| factors.tres[place(*kind)] * weight).sum::<f64>();
+        sum += weights.tres.iter().zip(&factors.tres).map(|((_, weight), factor)| factor * weight).sum::<f64>();
         // The conversion saturates. The least value above "held" is 1.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range")]
         let number = sum.clamp(1.0, f64::from(u32::MAX)) as u32;
@@ -281,16 +297,6 @@ impl Rules {
         };
         let size = size.clamp(0.0, 1.0);
         if self.settings.favor_small { 1.0 - size } else { size }
-    }
-}
-
-/// The position of a kind of TRES in [`Factors::tres`].
-pub const fn place(kind: WeighedTres) -> usize {
-    match kind {
-        WeighedTres::Cpu => 0,
-        WeighedTres::Mem => 1,
-        WeighedTres::Node => 2,
-        WeighedTres::Billing => 3,
     }
 }
 

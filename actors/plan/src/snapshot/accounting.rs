@@ -12,7 +12,7 @@ use garrick_model::{
         qos::{QosFlag, QosRecord},
         used::{Flow, Who},
     },
-    gres::{GPU, GresCount, Totals},
+    gres::GPU,
     ids::JobId,
     resources::MemoryRequest,
     spec_text::licenses::{LicenseRequest, Licenses},
@@ -550,7 +550,7 @@ impl Accounting {
 
     /// What a waiting job asks for at least.
     pub(crate) fn asks(&self, job: &JobView, standing: &Standing<'_>, secs: Option<u64>) -> Demand {
-        let gres = asked_gres(job);
+        let gres = job.spec.gres.counted(job.min_nodes, job.tasks);
         let licenses = job.spec.licenses.as_deref().and_then(|text| text.parse::<LicenseRequest>().ok());
         let first = licenses.and_then(|request| request.alternatives.into_iter().next()).unwrap_or_default();
         let (nodes, cpus) = (u64::from(job.min_nodes), u64::from(job.cpus));
@@ -615,28 +615,4 @@ impl Accounting {
 /// Names are nearly always in lower case already.
 fn lower(name: &str) -> Cow<'_, str> {
     if name.bytes().any(|b| b.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
-}
-
-/// Generic resources that a job asks for, by name and by name and type; asked for in several ways, the greatest counts.
-fn asked_gres(job: &JobView) -> BTreeMap<String, u64> {
-    let asked = &job.spec.gres;
-    let mut greatest: BTreeMap<String, u64> = BTreeMap::new();
-    let mut count = |all: &[GresCount], times: u32| {
-        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-        for one in all {
-            let typed = one.kind.as_ref().map(|kind| format!("{}:{kind}", one.name));
-            for name in std::iter::once(one.name.clone()).chain(typed) {
-                let sum = sums.entry(name).or_default();
-                *sum = sum.saturating_add(one.count.saturating_mul(times.into()));
-            }
-        }
-        for (name, sum) in sums {
-            let known = greatest.entry(name).or_default();
-            *known = sum.max(*known);
-        }
-    };
-    count(&asked.on_node(0, Totals::NONE), job.min_nodes);
-    count(&asked.per_task, job.tasks);
-    count(&asked.total, 1);
-    greatest
 }

@@ -7,7 +7,9 @@ use crate::{
 };
 use garrick_model::{
     config::{Config, PartitionConfig, PriorityFlags, PrioritySettings, WeighedTres},
+    gres::{GresCount, GresEntry, GresRequest},
     ids::NodeIndex,
+    node_shape::NodeShape,
     resources::{MemoryMib, MemoryRequest},
     spec::{JobSpec, NodeCount},
     state::{JobState, PartitionState},
@@ -157,21 +159,64 @@ fn news_are_of_jobs_that_wait_and_that_nobody_fixed() {
     assert_eq!(news(&other, &JobView { priority: 10_000, ..plain }, Standing::default()), None, "never less");
 }
 
+/// One of ten nodes with four CPUs and 1000 MiB in a partition, where these resources are weighed.
+fn weighed(weights: &str, billing: &str, flags: PriorityFlags, job: &JobView) -> (Vec<String>, Vec<f64>) {
+    let mut view = (*partition("p", 1, 0..10)).clone();
+    let config = PartitionConfig { billing_weights: Some(billing.to_owned()), ..(*view.config).clone() };
+    view.config = Arc::new(config);
+    let gpus = |kind: &str, count| GresEntry {
+        name: "gpu".into(),
+        kind: Some(kind.into()),
+        count,
+        no_consume: false,
+        devices: false,
+        places: Vec::new(),
+        shards: Vec::new(),
+    };
+    let with_gpus = |i| {
+        let plain = node(i, 2);
+        NodeView { shape: NodeShape { gres: vec![gpus("h100", 2), gpus("a100", 2)], ..plain.shape }, ..plain }
+    };
+    let nodes: Vec<Arc<NodeView>> = (0..10).map(|i| Arc::new(with_gpus(i))).collect();
+    let text = format!("ClusterName=c\nPriorityType=priority/multifactor\nPriorityWeightTRES={weights}\nNodeName=a\n");
+    let (config, _) = garrick_model::config::read_text(std::path::Path::new("slurm.conf"), &text);
+    let settings = PrioritySettings { flags, tres: config.unwrap().priority.tres, ..asked() };
+    let rules = Rules::new(&settings, &[Arc::new(view)], &nodes, Timestamp::from_secs(NOW));
+    let rules = rules.with_licenses("matlab:4".parse().unwrap());
+    let names = settings.tres.iter().map(|(kind, _)| kind.name()).collect();
+    (names, rules.factors(job, &rules.partitions["p"], Standing::default()).tres)
+}
+
+fn asks_for_gpus(licenses: &str) -> JobView {
+    let plain = asks(1, 2, &["p"]);
+    let count = |kind: Option<&str>, count| GresCount { name: "gpu".into(), kind: kind.map(str::to_owned), count };
+    let gres = GresRequest { per_node: vec![count(Some("h100"), 1), count(None, 1)], ..GresRequest::default() };
+    let spec = JobSpec { gres, licenses: Some(licenses.to_owned()), ..(*plain.spec).clone() };
+    JobView { spec: Arc::new(spec), memory: MemoryRequest::PerNode(MemoryMib(1536)), ..plain }
+}
+
 #[test]
 fn billing_is_a_sum_or_its_greatest_term() {
-    let billed = |max_tres: bool| {
-        let mut view = (*partition("p", 1, 0..10)).clone();
-        let config = PartitionConfig { billing_weights: Some("CPU=1.0,Mem=1G".to_owned()), ..(*view.config).clone() };
-        view.config = Arc::new(config);
-        let nodes: Vec<Arc<NodeView>> = (0..10).map(|i| Arc::new(node(i, 2))).collect();
-        let flags = PriorityFlags { max_tres, no_normal_tres: true, ..PriorityFlags::default() };
-        let settings = PrioritySettings { flags, ..asked() };
-        let rules = Rules::new(&settings, &[Arc::new(view)], &nodes, Timestamp::from_secs(NOW));
-        let job = JobView { memory: MemoryRequest::PerNode(MemoryMib(512)), ..asks(1, 2, &["p"]) };
-        rules.factors(&job, &rules.partitions["p"], Standing::default()).tres[3]
+    let job = asks_for_gpus("matlab:2");
+    let billed = |max_tres: bool, max_tres_gres: bool| {
+        let flags = PriorityFlags { max_tres, max_tres_gres, no_normal_tres: true, ..PriorityFlags::default() };
+        weighed("billing=1", "CPU=1.0,Mem=1G,GRES/gpu=3,license/matlab=10", flags, &job).1
     };
-    assert!((billed(false) - 2.5).abs() < 1e-9);
-    assert!((billed(true) - 2.0).abs() < 1e-9);
+    // 2 CPUs, 1.5 GiB, 2 GPUs, 2 licenses.
+    assert_eq!(billed(false, false), [29.0]);
+    assert_eq!(billed(true, false), [26.0]);
+    assert_eq!(billed(false, true), [28.0]);
+}
+
+#[test]
+fn gpus_and_licenses_are_shares_of_those_that_there_are() {
+    let weights = "cpu=1,GRES/gpu=3000,gres/gpu:h100=1,license/matlab=1,license/nosuch=1";
+    let (names, factors) = weighed(weights, "CPU=1", PriorityFlags::default(), &asks_for_gpus("matlab:2"));
+    assert_eq!(names, ["cpu", "gres/gpu", "gres/gpu:h100", "license/matlab", "license/nosuch"]);
+    let want = [2.0 / 40.0, 2.0 / 40.0, 1.0 / 20.0, 2.0 / 4.0, 0.0];
+    assert!(factors.iter().zip(want).all(|(got, want)| (got - want).abs() < 1e-9), "{factors:?}");
+    let raw = PriorityFlags { no_normal_tres: true, ..PriorityFlags::default() };
+    assert_eq!(weighed(weights, "CPU=1", raw, &asks_for_gpus("matlab:2")).1, [2.0, 2.0, 1.0, 2.0, 0.0]);
 }
 
 fn settings() -> impl Strategy<Value = PrioritySettings> {

@@ -42,7 +42,7 @@ fn weights(settings: &PrioritySettings) -> PriorityWeights {
         job_size: settings.job_size,
         partition: settings.partition,
         qos: settings.qos,
-        tres: settings.tres.iter().map(|(kind, weight)| (kind.name().to_owned(), *weight)).collect(),
+        tres: settings.tres.iter().map(|(kind, weight)| (kind.name(), *weight)).collect(),
         tres_text: settings.tres_text.clone(),
     }
 }
@@ -54,8 +54,8 @@ fn in_partition(rules: &priority::Rules, job: &JobView, partition: &str) -> JobP
         let fixed = Factors { nice: calculated.nice, site: calculated.site, ..Factors::default() };
         (fixed, job.priority, Vec::new())
     } else {
-        let tres = rules.settings.tres.iter().map(|(kind, _)| calculated.tres[priority::place(*kind)]).collect();
-        (calculated, rules.number(&calculated), tres)
+        let (priority, tres) = (rules.number(&calculated), calculated.tres.clone());
+        (calculated, priority, tres)
     };
     // Those by which it is judged, also where it names none.
     let association = rules.fair.association(job);

@@ -60,7 +60,7 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
         multifactor: config.multifactor(),
         send_user_signal: config.preempt.sends_user_signal(),
         billing: config.partitions.iter().filter_map(billing_of).collect(),
-        bill_greatest: config.priority.flags.max_tres,
+        billed_terms: config.priority.flags.billed_terms(),
         partition_qos: config.partitions.iter().filter_map(qos_of).collect(),
         requeue_exit: config.requeue_exit.clone(),
         requeue_exit_hold: config.requeue_exit_hold.clone(),

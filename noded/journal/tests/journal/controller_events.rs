@@ -303,6 +303,8 @@ fn record(id: u32, spec: JobSpec) -> JobRecord {
             sharing: Sharing::Default,
             requeue: true,
             association: None,
+            billing: None,
+            default_qos: false,
         },
         submit_time: at(0),
         priority: 4_294_901_760,
@@ -847,6 +849,8 @@ pub fn revised() -> Vec<ControllerEvent> {
         sharing: Sharing::User,
         requeue: false,
         association: None,
+        billing: None,
+        default_qos: false,
     };
     let revision = Revision {
         spec: JobSpec {

@@ -75,6 +75,8 @@ pub struct Completion {
     pub state: PathBuf,
     /// The log.
     pub log: Arc<dyn Log>,
+    /// `AccountingStorageTRES`.
+    pub tracked: TrackedTres,
     /// Where to; `None`: the site wants none (any more).
     pub sink: Option<Sink>,
 }
@@ -138,7 +140,7 @@ impl Completion {
         let mut queue = Queue::open(&self.folder())?;
         let (told, whence) = self.registered().await?;
         let wanted = Wanted { starts: sink.wants_starts(), scripts: sink.wants_scripts() };
-        let mut runs = Runs::new(&self.cluster, self.log.value(), wanted)?;
+        let mut runs = Runs::new(&self.cluster, self.log.value(), wanted)?.counting(self.tracked.clone());
         let mut follower = self.log.subscribe(told.next())?;
         let mut writer = Writer::new(sink, whence);
         let (mut told, mut when) = (told, Instant::now());

@@ -7,7 +7,7 @@ use garrick_events::{
     event::ControllerEvent,
     records::{job::End, job_event::JobEvent},
 };
-use garrick_model::ids::JobId;
+use garrick_model::{config::TrackedTres, ids::JobId};
 use std::collections::BTreeMap;
 
 /// What is wanted besides the ends of runs.
@@ -26,6 +26,8 @@ pub struct Runs {
     /// Runs with an allocation.
     rows: BTreeMap<JobId, JobRow>,
     wanted: Wanted,
+    /// Types of generic resources that are counted by themselves.
+    tracked: TrackedTres,
 }
 
 impl Runs {
@@ -34,11 +36,22 @@ impl Runs {
         let state = value.copy()?;
         let rows = state.jobs.iter().map(|(_, record)| JobRow::of(cluster, record));
         let rows = rows.filter(|row| row.start.is_some() && !row.is_over());
-        Ok(Self { cluster: cluster.to_owned(), value, rows: rows.map(|row| (row.job, row)).collect(), wanted })
+        Ok(Self { cluster: cluster.to_owned(), value, rows: rows.map(|row| (row.job, row)).collect(), wanted, tracked: TrackedTres::default() })
+    }
+
+    /// The same, with what the site counts (`AccountingStorageTRES`).
+    pub(super) fn counting(self, tracked: TrackedTres) -> Self {
+        Self { tracked, ..self }
     }
 
     /// Takes an event; gives the run that ended, or started, with it.
     pub(super) fn take(&mut self, event: &ControllerEvent) -> Option<Completed> {
+        let mut completed = self.taken(event)?;
+        completed.row.count_only(&self.tracked);
+        Some(completed)
+    }
+
+    fn taken(&mut self, event: &ControllerEvent) -> Option<Completed> {
         let ControllerEvent::Job { job, event } = event else { return None };
         match &**event {
             JobEvent::Ended(end) => self.ended(*job, event, end),

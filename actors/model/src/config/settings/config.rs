@@ -23,6 +23,7 @@ use super::{
     prolog_flags::PrologFlags,
     row::settings_with_rows,
     store_flags::StoreFlags,
+    tracked::TrackedTres,
 };
 use crate::{
     config::syntax::{
@@ -365,6 +366,8 @@ settings_with_rows! {
         pub private_data: PrivateData,
         /// `AccountingStoreFlags`: what accounting keeps of jobs besides their rows.
         pub store_flags: StoreFlags,
+        /// `AccountingStorageTRES`.
+        pub tracked: TrackedTres,
         /// `PreemptType`, `PreemptMode` and what belongs to them.
         pub preempt: PreemptSettings,
         /// `ResumeProgram` and its relatives.

@@ -17,6 +17,7 @@ use std::{
 const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("AccountingStorageBackupHost", "a_backup_host_takes_over_when_the_service_ends"),
     ("AccountingStorageHost", "two_clusters_are_kept_by_a_service_on_another_host"),
+    ("AccountingStorageTRES", "types_of_gpus_are_counted_and_limited_where_the_site_names_them"),
     ("AccountingStoragePort", "two_clusters_are_kept_by_a_service_on_another_host"),
     ("MaxDBDMsgs", "what_waits_for_accounting_is_bounded"),
     ("AcctGatherEnergyType", "the_energy_of_nodes_is_that_of_the_steps_on_them"),

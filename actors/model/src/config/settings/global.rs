@@ -20,6 +20,7 @@ use super::{
     prolog_flags::PrologFlags,
     row::{Row, Show, key, with_defaults},
     scheduling,
+    tracked::TrackedTres,
 };
 use crate::{
     config::syntax::{
@@ -76,7 +77,17 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("AccountingStoragePass", "").shown(Show::Hidden),
     key!("AccountingStoragePort", "0", accounting_port: number(0, u16::MAX),
         "the port of the service of accounting on another host; 0: 6819"),
-    Key::not_yet("AccountingStorageTRES", "cpu,mem,energy,node,billing,fs/disk,vmem,pages"),
+    Key::honoured(
+        "AccountingStorageTRES",
+        "",
+        |c, text| {
+            let (tracked, note) = TrackedTres::parse(text)?;
+            c.tracked = tracked;
+            Ok(note)
+        },
+        "what is counted besides what always is: types of generic resources (`gres/gpu:h100`), which are counted by their names too, \
+         and names of licenses and generic resources that the cluster may come to have")
+        .shown(Show::Value(|c| c.tracked.to_string())),
     Key::honoured("AccountingStorageType", NULL, accounting,
         "`accounting_storage/slurmdbd`: the controller feeds the service of accounting; `none`: nothing is recorded")
         .shown(Show::AsWritten),

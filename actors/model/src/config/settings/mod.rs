@@ -31,6 +31,7 @@ pub(super) mod row;
 pub(super) mod scheduling;
 pub mod storage;
 pub(super) mod store_flags;
+pub(super) mod tracked;
 
 #[cfg(test)]
 mod effects_test;

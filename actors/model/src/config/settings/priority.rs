@@ -1,6 +1,9 @@
 //! What `priority/multifactor` goes by: `PriorityWeight...`, `PriorityFlags` and the like.
 
-use super::kinds::{Number, number};
+use super::{
+    billing::BilledTerms,
+    kinds::{Number, number},
+};
 use crate::{
     config::syntax::{
         report::SettingError,
@@ -16,7 +19,7 @@ const MINUTE: u64 = 60;
 const DAY: u64 = 24 * 3600;
 
 /// A kind of resource that `PriorityWeightTRES` may name, in the order in which it is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WeighedTres {
     /// `CPU`
     Cpu,
@@ -26,16 +29,37 @@ pub enum WeighedTres {
     Node,
     /// `Billing`: by the partition's `TRESBillingWeights`, CPUs without them.
     Billing,
+    /// `GRES/gpu`, `GRES/gpu:h100`: the name, with its type.
+    Gres(String),
+    /// `license/matlab`: the name.
+    License(String),
 }
 
 impl WeighedTres {
+    /// That of a name; `None`: there is no weight for such.
+    fn of(name: &str) -> Option<Self> {
+        let (kind, rest) = name.split_once('/').unwrap_or((name, ""));
+        match (kind.to_ascii_lowercase().as_str(), rest) {
+            ("cpu", "") => Some(Self::Cpu),
+            ("mem", "") => Some(Self::Mem),
+            ("node", "") => Some(Self::Node),
+            ("billing", "") => Some(Self::Billing),
+            (_, "") => None,
+            ("gres", rest) => Some(Self::Gres(rest.to_owned())),
+            ("license", rest) => Some(Self::License(rest.to_owned())),
+            _ => None,
+        }
+    }
+
     /// Slurm's word.
-    pub const fn name(self) -> &'static str {
+    pub fn name(&self) -> String {
         match self {
-            Self::Cpu => "cpu",
-            Self::Mem => "mem",
-            Self::Node => "node",
-            Self::Billing => "billing",
+            Self::Cpu => "cpu".to_owned(),
+            Self::Mem => "mem".to_owned(),
+            Self::Node => "node".to_owned(),
+            Self::Billing => "billing".to_owned(),
+            Self::Gres(name) => format!("gres/{name}"),
+            Self::License(name) => format!("license/{name}"),
         }
     }
 }
@@ -54,6 +78,8 @@ pub struct PriorityFlags {
     pub incr_only: bool,
     /// `MAX_TRES`: billing is the greatest of its terms, not their sum.
     pub max_tres: bool,
+    /// `MAX_TRES_GRES`: the same, with generic resources added to the greatest.
+    pub max_tres_gres: bool,
     /// `NO_FAIR_TREE`: fair shares by the classic algorithm.
     pub no_fair_tree: bool,
     /// `NO_NORMAL_ASSOC`: association priorities as they are.
@@ -76,6 +102,7 @@ const FLAGS: &[&str] = &[
     "NO_FAIR_TREE",
     "INCR_ONLY",
     "MAX_TRES",
+    "MAX_TRES_GRES",
     "NO_NORMAL_ALL",
     "NO_NORMAL_ASSOC",
     "NO_NORMAL_PART",
@@ -94,6 +121,7 @@ impl PriorityFlags {
                 "DEPTH_OBLIVIOUS" => flags.depth_oblivious = true,
                 "INCR_ONLY" => flags.incr_only = true,
                 "MAX_TRES" => flags.max_tres = true,
+                "MAX_TRES_GRES" => flags.max_tres_gres = true,
                 // Fair Tree is the default.
                 "FAIR_TREE" => {}
                 "NO_FAIR_TREE" => flags.no_fair_tree = true,
@@ -113,6 +141,15 @@ impl PriorityFlags {
         Ok(flags)
     }
 
+    /// What is billed.
+    pub const fn billed_terms(self) -> BilledTerms {
+        match (self.max_tres, self.max_tres_gres) {
+            (true, _) => BilledTerms::Greatest,
+            (false, true) => BilledTerms::GreatestAndGres,
+            (false, false) => BilledTerms::All,
+        }
+    }
+
     pub(super) fn words(self) -> String {
         let all = self.no_normal_assoc && self.no_normal_part && self.no_normal_qos && self.no_normal_tres;
         let given = [
@@ -121,6 +158,7 @@ impl PriorityFlags {
             (self.depth_oblivious, "DEPTH_OBLIVIOUS"),
             (self.incr_only, "INCR_ONLY"),
             (self.max_tres, "MAX_TRES"),
+            (self.max_tres_gres, "MAX_TRES_GRES"),
             (self.no_fair_tree, "NO_FAIR_TREE"),
             (all, "NO_NORMAL_ALL"),
             (self.no_normal_assoc && !all, "NO_NORMAL_ASSOC"),
@@ -266,23 +304,17 @@ fn tres_weights(text: &str) -> Value<Weighed> {
         };
         let (name, number) = part.split_once('=').ok_or_else(wrong)?;
         let weight = amount(number).ok_or_else(wrong)?;
-        let kind = match name.trim().to_ascii_lowercase().as_str() {
-            "cpu" => WeighedTres::Cpu,
-            "mem" => WeighedTres::Mem,
-            "node" => WeighedTres::Node,
-            "billing" => WeighedTres::Billing,
-            other => {
-                later.push(other.to_owned());
-                continue;
-            }
+        let Some(kind) = WeighedTres::of(name.trim()) else {
+            later.push(name.trim().to_owned());
+            continue;
         };
         weights.retain(|(known, _)| *known != kind);
         weights.push((kind, weight));
     }
-    weights.sort_by_key(|(kind, _)| *kind);
+    weights.sort_by(|(a, _), (b, _)| a.cmp(b));
     let note = (!later.is_empty()).then(|| {
         SettingError::new(format!("a weight for {} is not supported yet", later.join(",")))
-            .suggest("cpu, mem, node and billing are")
+            .suggest("cpu, mem, node, billing, gres/NAME, gres/NAME:TYPE and license/NAME are")
     });
     Ok((weights, note))
 }
@@ -338,6 +370,7 @@ mod tests {
             ("FairShareDampeningFactor", "5", "5"),
             ("PriorityFlags", "NO_FAIR_TREE,max_tres", "MAX_TRES,NO_FAIR_TREE"),
             ("PriorityFlags", "max_tres,depth_oblivious", "DEPTH_OBLIVIOUS,MAX_TRES"),
+            ("PriorityFlags", "max_tres_gres", "MAX_TRES_GRES"),
             ("PriorityFavorSmall", "yes", "Yes"),
             ("PriorityFlags", "no_normal_all,max_tres", "MAX_TRES,NO_NORMAL_ALL"),
             ("PriorityWeightTRES", "CPU=1000,Mem=2000", "CPU=1000,Mem=2000"),
@@ -352,7 +385,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        assert!(set("PriorityWeightTRES", "CPU=5,GRES/gpu=3000").unwrap().1.is_some());
+        assert!(set("PriorityWeightTRES", "CPU=5,energy=3000").unwrap().1.is_some());
+        assert!(set("PriorityWeightTRES", "CPU=5,GRES/gpu=3000,license/a=1").unwrap().1.is_none());
         for (key, value) in [
             ("PriorityWeightFairshare", "10"),
             ("PriorityFlags", "NO_FAIR_TREE"),
@@ -388,5 +422,8 @@ mod tests {
     fn weights_of_tres_come_in_order_with_units_and_signs() {
         let weights = set("PriorityWeightTRES", "mem=-0.5,CPU=2K,mem=3").unwrap().0.tres;
         assert_eq!(weights, [(WeighedTres::Cpu, 2048.0), (WeighedTres::Mem, 3.0)]);
+        let weights = set("PriorityWeightTRES", "license/a=2,GRES/gpu:H100=3,gres/gpu=1,node=4").unwrap().0.tres;
+        let names: Vec<String> = weights.iter().map(|(kind, _)| kind.name()).collect();
+        assert_eq!(names, ["node", "gres/gpu", "gres/gpu:H100", "license/a"]);
     }
 }
