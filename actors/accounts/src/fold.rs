@@ -69,11 +69,12 @@ impl JobRow {
 
     /// The record that sums up all that came before.
     fn summed_up(&mut self, record: &JobRecord) -> Option<Self> {
-        let row = Self::of(&self.cluster, record);
+        let mut row = Self::of(&self.cluster, record);
         if row.sluid > self.sluid {
             return Some(row);
         }
         if row.sluid == self.sluid {
+            row.remember(self);
             *self = row;
         }
         None
@@ -114,7 +115,8 @@ impl JobRow {
     #[must_use]
     pub fn of_run(self, run: Option<Sluid>) -> Self {
         match run.filter(|run| *run < self.sluid) {
-            Some(run) => Self { restarts: self.restarts.saturating_sub(1), ..self.next(run, None) },
+            // Whether there was one before it is not known.
+            Some(run) => Self { restarts: self.restarts.saturating_sub(1), first_run: None, ..self.next(run, None) },
             None => self,
         }
     }
@@ -145,6 +147,10 @@ impl JobRow {
             nodes: String::new(),
             node_indices: Vec::new(),
             booting: Vec::new(),
+            first_run: self.first_run.or(Some(self.sluid)),
+            backfilled: false,
+            waited_for: Reason::None,
+            energy: Default::default(),
             ..self.clone()
         }
     }
@@ -223,6 +229,7 @@ impl JobRow {
         // The rest is known to the change only as what it makes of a request.
         let mut spec = JobSpec { qos: self.qos.take(), wckey: self.wckey.take(), ..JobSpec::default() };
         change.request.apply(&mut spec);
+        self.default_qos &= change.request.qos.is_none();
         (self.qos, self.wckey) = (spec.qos, spec.wckey);
     }
 }

@@ -1,13 +1,15 @@
 //! What is kept of one run of a job. A requeued job has one row for each run, told apart by their SLUIDs.
 
-use crate::tres::{BILLING, CPU, Tres};
+use crate::tres::{BILLING, CPU, ENERGY, Tres};
 use garrick_events::records::job::{End, JobRecord, Phase, Resolved, Run};
 use garrick_model::{
     config::TrackedTres,
+    cpu_freq::CpuFreq,
+    entities::association::AssocId,
     hostlist,
-    ids::{ArrayTask, JobId, NodeIndex, Sluid},
+    ids::{ArrayTask, JobId, NodeIndex, Sluid, StepNum},
     resources::MemoryRequest,
-    spec::{ArraySpec, JobKind, JobSpec},
+    spec::{ArraySpec, JobKind, JobSpec, Sharing},
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
     view::Allocation,
@@ -174,6 +176,86 @@ pub struct JobRow {
     /// `--error`, with its `%` words. `None`: with the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
+    /// Its association.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub association: Option<AssocId>,
+    /// It named no QOS: it has the default one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub default_qos: bool,
+    /// The first run of the job, where this is a later one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_run: Option<Sluid>,
+    /// It started while jobs of higher priority waited.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub backfilled: bool,
+    /// What it waited for last, other than resources and its turn.
+    #[serde(default, skip_serializing_if = "Reason::is_none")]
+    pub waited_for: Reason,
+    /// `--cpu-freq`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_freq: Option<CpuFreq>,
+    /// With whom it shares nodes.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub sharing: Sharing,
+    /// `--exclusive=topo`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub topology_exclusive: bool,
+    /// Energy of its steps.
+    #[serde(default, skip_serializing_if = "RunEnergy::is_none")]
+    pub energy: RunEnergy,
+    /// Numbers of what it names: only in answers, for those who show them.
+    #[serde(default, skip_serializing_if = "RowIds::is_empty")]
+    pub ids: RowIds,
+}
+
+/// Energy of the steps of a run, joules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunEnergy {
+    /// Of numbered steps.
+    pub numbered: u64,
+    /// Of the batch script and other steps without a number.
+    pub others: u64,
+}
+
+impl RunEnergy {
+    /// Adds that of a step.
+    pub fn add(&mut self, step: StepNum, joules: u64) {
+        let sum = if step.number().is_some() { &mut self.numbered } else { &mut self.others };
+        *sum = sum.saturating_add(joules);
+    }
+
+    /// That of the run. That of its nodes while the batch script runs is that of the steps in it too, and is not counted twice.
+    pub fn joules(&self) -> u64 {
+        self.numbered.max(self.others)
+    }
+
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Numbers of what a row names, as far as they are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RowIds {
+    /// Of its QOS.
+    pub qos: Option<u32>,
+    /// Of its workload characterization key.
+    pub wckey: Option<u32>,
+    /// Of the reservation that it ran in.
+    pub reservation: Option<u64>,
+}
+
+impl RowIds {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_usual(sharing: &Sharing) -> bool {
+    *sharing == Sharing::Default
 }
 
 impl JobRow {
@@ -239,6 +321,16 @@ impl JobRow {
             stdin: None,
             stdout: None,
             stderr: None,
+            association: None,
+            default_qos: false,
+            first_run: record.first_run.filter(|first| *first != record.sluid),
+            backfilled: false,
+            waited_for: Reason::None,
+            cpu_freq: None,
+            sharing: Sharing::Default,
+            topology_exclusive: false,
+            energy: RunEnergy::default(),
+            ids: RowIds::default(),
         };
         row.ask(spec, &record.resolved);
         row.be_in(&record.phase);
@@ -249,6 +341,19 @@ impl JobRow {
     pub fn count_only(&mut self, tracked: &TrackedTres) {
         self.requested.retain(|name| tracked.counts(name));
         self.allocated.retain(|name| tracked.counts(name));
+    }
+
+    /// What it has or had, with the energy that its steps took.
+    pub fn allocated_with_energy(&self) -> Tres {
+        let mut tres = self.allocated.clone();
+        tres.set(ENERGY, self.energy.joules());
+        tres
+    }
+
+    /// Takes over what its controller does not know, from what was known before of the same run.
+    pub fn remember(&mut self, known: &Self) {
+        self.energy = known.energy;
+        self.first_run = self.first_run.or(known.first_run);
     }
 
     /// True once the run is over.
@@ -280,6 +385,9 @@ impl JobRow {
         self.stdin.clone_from(&spec.stdin);
         self.stdout.clone_from(&spec.stdout);
         self.stderr.clone_from(&spec.stderr);
+        (self.association, self.default_qos) = (resolved.association, resolved.default_qos);
+        self.cpu_freq = spec.cpu_freq;
+        (self.sharing, self.topology_exclusive) = (resolved.sharing, spec.topology.exclusive);
     }
 
     /// Takes over the phase of a record.
@@ -311,6 +419,7 @@ impl JobRow {
         self.node_indices = nodes.iter().map(|node| node.index).collect();
         self.allocated = allocated(run);
         self.booting = run.booting.iter().cloned().collect();
+        (self.backfilled, self.waited_for) = (run.backfilled, run.waited_for.clone());
         self.suspended_ms = run.suspended.as_ref().map_or(0, |suspended| suspended.stood_ms);
     }
 
@@ -322,6 +431,10 @@ impl JobRow {
         }
         self.state = end.state;
         self.reason = end.reason.clone();
+        if self.start.is_none() && end.reason.is_blocking() {
+            // It waited until then.
+            self.waited_for = end.reason.clone();
+        }
         (self.exit, self.derived) = (end.exit, end.derived);
         self.system_comment.clone_from(&end.cause);
         self.cancelled_by = self.cancelled_by.or(end.by);

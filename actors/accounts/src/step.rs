@@ -1,8 +1,10 @@
 //! What is kept of a step.
 
-use crate::tres::{CPU, NODE, Tres};
+use crate::tres::{CPU, MEM, NODE, Tres};
 use garrick_model::{
+    cpu_freq::CpuFreq,
     ids::{JobId, Sluid, StepKey},
+    spec::Distribution,
     state::{ExitStatus, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
@@ -45,7 +47,7 @@ pub struct StepRecord {
     pub nodes: String,
     /// Tasks.
     pub tasks: u32,
-    /// What it has or had: CPUs and nodes.
+    /// What it has or had: CPUs, memory, nodes and generic resources. In records of earlier versions only CPUs and nodes.
     pub allocated: Tres,
     /// Limit.
     pub time_limit: TimeLimit,
@@ -61,6 +63,25 @@ pub struct StepRecord {
     /// Command line.
     #[serde(default)]
     pub submit_line: String,
+    /// `--cpu-freq`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_freq: Option<CpuFreq>,
+    /// `-m`, of a numbered step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Distribution>,
+}
+
+/// What a step has or had.
+fn allocated(row: &StepRow) -> Tres {
+    let usual = [(CPU, row.cpus.into()), (MEM, row.memory.0), (NODE, row.nodes.into())];
+    let mut tres: Tres = usual.into_iter().collect();
+    for one in &row.gres {
+        tres.add(&format!("gres/{}", one.name), one.count);
+        if let Some(kind) = &one.kind {
+            tres.add(&format!("gres/{}:{kind}", one.name), one.count);
+        }
+    }
+    tres
 }
 
 impl StepRecord {
@@ -79,12 +100,14 @@ impl StepRecord {
             end: row.end_time,
             nodes: row.nodelist.clone(),
             tasks: origin.tasks,
-            allocated: [(CPU, row.cpus.into()), (NODE, row.nodes.into())].into_iter().collect(),
+            allocated: allocated(row),
             time_limit: origin.time_limit,
             attempt: row.attempt,
             usage: row.usage,
             spread: row.spread.clone(),
             submit_line: origin.submit_line.clone(),
+            cpu_freq: origin.cpu_freq,
+            layout: origin.layout,
         }
     }
 
@@ -122,6 +145,7 @@ impl StepRecord {
 mod tests {
     use super::*;
     use garrick_events::testing::ended_row;
+    use garrick_model::{gres::GresCount, resources::MemoryMib};
 
     #[test]
     fn a_late_report_of_an_earlier_state_is_not_taken() {
@@ -134,16 +158,21 @@ mod tests {
             srun: None,
             submit_line: "srun a".into(),
             priority: 0,
+            cpu_freq: None,
+            layout: None,
         };
+        let gpus = vec![GresCount { name: "gpu".into(), kind: Some("h100".into()), count: 2 }];
+        let first = StepRow { memory: MemoryMib(300), gres: gpus, ..ended_row(StepKey::number(0)) };
         let report = StepRows {
             origins: vec![origin],
-            rows: vec![ended_row(StepKey::number(0)), StepRow { origin: 9, ..ended_row(StepKey::number(1)) }],
+            rows: vec![first, StepRow { origin: 9, ..ended_row(StepKey::number(1)) }],
             ..StepRows::default()
         };
         let all = StepRecord::all(JobId(3), Sluid(4), &report);
         assert_eq!(all.len(), 1, "the second has no origin");
         let ended = &all[0];
-        assert_eq!((ended.tasks, ended.allocated.to_string().as_str()), (2, "cpu=1,node=1"));
+        let had = "cpu=1,gres/gpu=2,gres/gpu:h100=2,mem=300M,node=1";
+        assert_eq!((ended.tasks, ended.allocated.to_string().as_str()), (2, had));
         let runs = StepRecord { state: StepState::Running, end: None, ..ended.clone() };
         let again = StepRecord { attempt: 1, ..runs.clone() };
         assert!(ended.follows(&runs) && !runs.follows(ended) && again.follows(ended) && ended.follows(ended));

@@ -15,6 +15,8 @@ pub const CPU: &str = "cpu";
 pub const MEM: &str = "mem";
 /// The name for nodes.
 pub const NODE: &str = "node";
+/// The name for joules: not an amount that is had for a time.
+pub const ENERGY: &str = "energy";
 /// The name for what is billed.
 pub const BILLING: &str = "billing";
 

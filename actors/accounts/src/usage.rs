@@ -5,7 +5,10 @@
 //! that was is not kept, only how long: of a job that is cut by the window it is taken out evenly. So what neighbouring windows say
 //! always adds up to what one over both says.
 
-use crate::{filter::JobFilter, tres::Tres};
+use crate::{
+    filter::JobFilter,
+    tres::{ENERGY, Tres},
+};
 use garrick_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -54,7 +57,7 @@ pub struct UsageKey {
 pub struct UsageSum {
     /// Runs of jobs that were there in the window.
     pub jobs: u64,
-    /// Amounts times seconds, by the name of the TRES (`mem`: MiB times seconds).
+    /// Amounts times seconds, by the name of the TRES (`mem`: MiB times seconds; `energy`: joules).
     pub tres_secs: BTreeMap<String, u64>,
     /// The same that jobs asked for, for the time for which they waited and could have started (sreport(1), `Planned`).
     #[serde(default)]
@@ -80,6 +83,13 @@ impl UsageSum {
         self.jobs = self.jobs.saturating_add(1);
         for (name, count) in allocated.iter() {
             add_secs(&mut self.tres_secs, name, count.saturating_mul(secs));
+        }
+    }
+
+    /// Adds energy, joules: it is not multiplied by a time.
+    pub fn add_energy(&mut self, joules: u64) {
+        if joules > 0 {
+            add_secs(&mut self.tres_secs, ENERGY, joules);
         }
     }
 
@@ -143,6 +153,19 @@ impl Ran {
         self.until(end).saturating_sub(self.until(start))
     }
 
+    /// The part of something that it took evenly over its time which is in the window.
+    pub fn part_in(&self, amount: u64, start: Timestamp, end: Timestamp) -> u64 {
+        let until = |at: Timestamp| {
+            let (whole, passed) = (self.end.0 - self.start.0, at.clamp(self.start, self.end).0 - self.start.0);
+            match (u128::try_from(whole), u128::try_from(passed)) {
+                (Ok(whole @ 1..), Ok(passed)) => u128::from(amount) * passed / whole,
+                // It took no time.
+                _ => if at > self.start { amount.into() } else { 0 },
+            }
+        };
+        u64::try_from(until(end).saturating_sub(until(start))).unwrap_or(u64::MAX)
+    }
+
     /// Seconds from its start until then.
     fn until(&self, at: Timestamp) -> u64 {
         // As sacct(1) has it, by whole seconds.
@@ -191,6 +214,16 @@ mod tests {
             assert_eq!(before + behind, odd.secs_in(at(0), at(2000)), "{cut}");
         }
         assert_eq!(ran(100, 200, u64::MAX).secs_in(at(0), at(1000)), 0);
+    }
+
+    #[test]
+    fn energy_is_parted_by_time() {
+        let run = ran(100, 200, 0);
+        assert_eq!(run.part_in(1000, at(0), at(1000)), 1000);
+        assert_eq!(run.part_in(1000, at(150), at(160)), 100);
+        assert_eq!(ran(100, 100, 0).part_in(7, at(100), at(200)), 7);
+        let parts: u64 = (0..250).map(|cut| run.part_in(777, at(cut), at(cut + 1))).sum();
+        assert_eq!(parts, 777);
     }
 
     #[test]

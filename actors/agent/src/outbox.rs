@@ -98,6 +98,8 @@ mod tests {
             srun: None,
             submit_line: "x".repeat(bytes),
             priority: 0,
+            cpu_freq: None,
+            layout: None,
         };
         let steps = StepRows { origins: vec![origin], ..StepRows::default() }.into();
         AgentReport::Steps { job: JobId(7), sluid: Sluid(1), steps }

@@ -41,6 +41,8 @@ pub fn ended_row(key: StepKey) -> StepRow {
         nodelist: "n0".into(),
         nodes: 1,
         cpus: 1,
+        memory: Default::default(),
+        gres: Vec::new(),
         start_time: Some(Timestamp(1)),
         end_time: Some(Timestamp(2)),
         exit: ExitStatus::SUCCESS,
@@ -98,6 +100,7 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
         unfenced: Vec::new(),
         expediting: None,
         last_exit: None,
+        first_run: None,
         last_cause: None,
         phase: Phase::Pending,
         spec: Arc::new(spec),
@@ -130,5 +133,7 @@ pub fn run(allocation: Allocation, at: Timestamp) -> Run {
         awaits_epilog: false,
         charge: None,
         sluid: None,
+        backfilled: false,
+        waited_for: Default::default(),
     }
 }

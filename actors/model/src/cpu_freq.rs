@@ -111,6 +111,22 @@ impl CpuFreq {
         }
     }
 
+    /// The greatest frequency; `None`: the governor decides.
+    pub const fn greatest(&self) -> Option<Frequency> {
+        match self {
+            Self::Governed(_) => None,
+            Self::Fixed(max) | Self::Range(_, max, _) => Some(*max),
+        }
+    }
+
+    /// The least frequency of a range.
+    pub const fn least(&self) -> Option<Frequency> {
+        match self {
+            Self::Governed(_) | Self::Fixed(_) => None,
+            Self::Range(min, ..) => Some(*min),
+        }
+    }
+
     /// As `scontrol show job` has it.
     pub fn record(&self) -> String {
         let governor = self.governor().name();

@@ -108,6 +108,8 @@ mod tests {
             srun: None,
             submit_line: "srun --async --array=0-9 true".into(),
             priority: 0,
+            cpu_freq: None,
+            layout: None,
         };
         let row = |task| StepRow {
             key: StepKey::task(7, task),
@@ -116,6 +118,8 @@ mod tests {
             nodelist: "n1".into(),
             nodes: 1,
             cpus: 1,
+            memory: Default::default(),
+            gres: Vec::new(),
             start_time: Some(Timestamp(1)),
             end_time: Some(Timestamp(2)),
             exit: ExitStatus::SUCCESS,

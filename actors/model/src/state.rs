@@ -303,6 +303,11 @@ impl Reason {
         matches!(self, Self::None)
     }
 
+    /// Something else than resources or its turn keeps a job waiting.
+    pub const fn is_blocking(&self) -> bool {
+        !matches!(self, Self::None | Self::Resources | Self::Priority)
+    }
+
     /// As `squeue -o %r` and `scontrol show job` print it.
     pub fn text(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {

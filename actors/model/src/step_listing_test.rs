@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::{
+    cpu_freq::{CpuFreq, Frequency, Governor},
     ids::{JobId, StepKey},
+    resources::MemoryMib,
     spec::ArraySpec,
     state::{ExitStatus, Reason},
     step_selector::WhichSteps,
@@ -48,6 +50,9 @@ fn estimates_are_not_below_what_travels() {
         gpu_memory_kib: u64::MAX,
         gpu_percent: u64::MAX,
     };
+    large.memory = MemoryMib(u64::MAX);
+    large.cpu_freq =
+        Some(CpuFreq::Range(Frequency::Khz(u32::MAX), Frequency::Khz(u32::MAX), Governor::Conservative));
     large.srun = Some(("host".repeat(9), u32::MAX));
     large.submit_line = "x".repeat(70_000);
     let ranges = vec![(u32::MAX - 1, u32::MAX, u32::MAX); 100];

@@ -287,6 +287,8 @@ pub fn step(id: StepId) -> StepView {
         waiting: None,
         usage: TaskUsage::default(),
         gres: Vec::new(),
+        memory: Default::default(),
+        cpu_freq: None,
     }
 }
 

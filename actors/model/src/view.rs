@@ -2,13 +2,14 @@
 //! published; each carries the generation under which its owner published it.
 
 use crate::{
+    cpu_freq::CpuFreq,
     entities::association::AssocId,
     gres::GresCount,
     ids::{ArrayTask, JobId, NodeIndex, Sluid, StepId, StepKey},
     node_shape::{NodeShape, NodeShare},
     packed_steps::StepTally,
     resources::{MemoryMib, MemoryRequest},
-    spec::{ArraySpec, Dependencies, JobSpec, Sharing},
+    spec::{ArraySpec, Dependencies, Distribution, JobSpec, Sharing},
     spec_text::licenses::Licenses,
     state::{ExitStatus, JobState, NodeBase, NodeFlags, NodePower, PartitionState, Reason, StepState},
     step_selector::WhichSteps,
@@ -597,6 +598,12 @@ pub struct StepView {
     /// Generic resources that it has on all its nodes; of a waiting step, those that it asks for.
     #[serde(default)]
     pub gres: Vec<GresCount>,
+    /// Memory that it has on all its nodes.
+    #[serde(default, skip_serializing_if = "MemoryMib::is_zero")]
+    pub memory: MemoryMib,
+    /// `--cpu-freq`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_freq: Option<CpuFreq>,
 }
 
 /// What steps made of one request have in common, in reports.
@@ -619,6 +626,12 @@ pub struct StepOrigin {
     /// `--step-priority`.
     #[serde(default)]
     pub priority: i32,
+    /// `--cpu-freq`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_freq: Option<CpuFreq>,
+    /// `-m`. `None`: the step has no number, or an earlier version reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Distribution>,
 }
 
 /// One step in a report.
@@ -636,6 +649,12 @@ pub struct StepRow {
     pub nodes: u32,
     /// CPUs.
     pub cpus: u32,
+    /// Memory on all its nodes; 0: it has no limit of its own, or an earlier version reports it.
+    #[serde(default, skip_serializing_if = "MemoryMib::is_zero")]
+    pub memory: MemoryMib,
+    /// Generic resources on all its nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gres: Vec<GresCount>,
     /// Start.
     pub start_time: Option<Timestamp>,
     /// End.
@@ -705,7 +724,9 @@ impl StepRows {
                 dependency: String::new(),
                 waiting: row.all_of.clone(),
                 usage: row.usage,
-                gres: Vec::new(),
+                gres: row.gres.clone(),
+                memory: row.memory,
+                cpu_freq: origin.cpu_freq,
             })
         })
     }

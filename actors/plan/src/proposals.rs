@@ -39,6 +39,8 @@ pub struct StartProposal {
     pub licenses: Licenses,
     /// Reservation that it starts in.
     pub reservation: Option<String>,
+    /// Jobs of higher priority wait: it is backfilled.
+    pub backfilled: bool,
     /// For the leader of a heterogeneous job: its other components, which start with it or not at all.
     pub others: Vec<Self>,
 }

@@ -51,6 +51,8 @@ fn rows(numbers: Range<u32>, total: u64, unreported: u64) -> StepRows {
         srun: None,
         submit_line: "srun --async --array=0-9999 true".into(),
         priority: 0,
+        cpu_freq: None,
+        layout: None,
     };
     let row = |task| ended_row(StepKey::task(0, task));
     let done = u64::from(numbers.end);

@@ -87,6 +87,8 @@ pub struct JobCore {
     /// The scheduler's latest calculation; not saved, since it is repeated.
     pub(super) calculated: Option<u32>,
     pub(super) last_eval: Option<Timestamp>,
+    /// What it waited for last, other than resources and its turn. Of what was before a restart only what still holds is known.
+    pub(super) blocked: Reason,
     pub(super) commit: Option<Commit>,
     pub(super) attempt: u64,
     /// See [`Leftover::earlier`].
@@ -208,6 +210,7 @@ impl JobCore {
             expected: None,
             calculated: None,
             last_eval: None,
+            blocked: Reason::None,
             commit: None,
             attempt: 0,
             left: BTreeMap::new(),
@@ -426,6 +429,7 @@ impl JobCore {
     /// Ends a turn: publishes what changed and answers waiting requests.
     fn finish_turn(&mut self, turn: &mut Turn<'_>) {
         if self.touched {
+            self.note_what_blocks(turn.now);
             self.touched = false;
             self.generation += 1;
             turn.out.push(JobEffect::Publish(JobShown::View(Arc::new(self.view(turn.now)))));
@@ -586,6 +590,18 @@ impl JobCore {
     /// The priority, ignoring a hold.
     pub(super) fn priority(&self) -> u32 {
         self.calculated.filter(|_| !self.record.terms.fixed).unwrap_or(self.record.priority)
+    }
+
+    fn note_what_blocks(&mut self, now: Timestamp) {
+        if !matches!(self.record.phase, Phase::Pending) {
+            // The next run waits anew.
+            self.blocked = Reason::None;
+            return;
+        }
+        let reason = self.pending_reason(now);
+        if reason.is_blocking() {
+            self.blocked = reason;
+        }
     }
 
     /// Why a pending job waits: its own reasons before the scheduler's.

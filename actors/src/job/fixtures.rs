@@ -90,6 +90,7 @@ pub fn proposal(job: u32, array_index: Option<u32>, nodes: &[&str]) -> StartProp
         caps: CpuCaps::NONE,
         time_limit: TimeLimit::Secs(3600),
         reservation: None,
+        backfilled: false,
         others: Vec::new(),
         licenses: garrick_model::spec_text::licenses::Licenses::default(),
     }

@@ -211,7 +211,8 @@ impl JobCore {
 
     /// The run that results from a commit.
     pub(super) fn run_of(&self, commit: &Commit, now: Timestamp) -> Run {
-        let StartProposal { nodes, partition, usage, time_limit, licenses, reservation, .. } = commit.proposal.clone();
+        let StartProposal { nodes, partition, usage, time_limit, licenses, reservation, backfilled, .. } =
+            commit.proposal.clone();
         let address = |name| commit.granted.get(name).map(|grant| grant.address.clone());
         let addresses = nodes.iter().map(|n| address(&n.name).unwrap_or_default()).collect();
         let booting = commit.granted.iter().filter(|(_, grant)| grant.boots).map(|(node, _)| node.clone()).collect();
@@ -245,6 +246,8 @@ impl JobCore {
             awaits_epilog: false,
             charge: None,
             sluid: Some(self.record.sluid),
+            backfilled,
+            waited_for: self.blocked.clone(),
         });
         let charge = self.charge_of(&run);
         Run { charge: charge.map(Arc::new), ..run }

@@ -21,6 +21,8 @@ fn report(numbers: Range<u32>, state: StepState, line: &str) -> PackedSteps {
         srun: None,
         submit_line: line.into(),
         priority: 0,
+        cpu_freq: None,
+        layout: None,
     };
     let row = |number: u32| StepRow {
         key: StepKey::number(number),
@@ -29,6 +31,8 @@ fn report(numbers: Range<u32>, state: StepState, line: &str) -> PackedSteps {
         nodelist: "n1".into(),
         nodes: 1,
         cpus: 1,
+        memory: Default::default(),
+        gres: Vec::new(),
         start_time: None,
         end_time: Some(Timestamp(i64::from(number))),
         exit: ExitStatus::SUCCESS,

@@ -467,6 +467,7 @@ impl Rules<'_> {
             unfenced: Vec::new(),
             expediting: None,
             last_exit: None,
+            first_run: None,
             last_cause: None,
             phase: Phase::Pending,
             spec: Arc::new(spec),

@@ -3,7 +3,7 @@
 
 use crate::{
     database::{Link, Row, Statement, dialect::Dialect},
-    store::{Store, StoreError, numbers, readable, signed},
+    store::{Store, StoreError, column, numbers, readable, signed},
 };
 use garrick_accounts::{
     filter::{JobFilter, Owner},
@@ -11,7 +11,10 @@ use garrick_accounts::{
     row::JobRow,
     step::StepRecord,
 };
-use garrick_model::ids::{JobId, Sluid, StepKey};
+use garrick_model::{
+    entities::Entities,
+    ids::{JobId, Sluid, StepKey},
+};
 use std::collections::{BTreeMap, HashMap};
 
 /// Bytes of bodies in one answer, about.
@@ -104,11 +107,14 @@ impl Store {
         let mut link = reader.link();
         let clusters = clusters(&mut link).await?;
         let found = rows(&mut link, &question, &clusters, cursor).await?;
-        if !question.steps {
+        let mut page = if question.steps {
+            with_steps(&mut link, found, &question).await?
+        } else {
             let jobs = found.rows.into_iter().map(|(_, row)| JobWithSteps { row, steps: Vec::new() }).collect();
-            return Ok(Page { jobs, next: found.next });
-        }
-        with_steps(&mut link, found, &question).await
+            Page { jobs, next: found.next }
+        };
+        number(&mut link, &self.entities(), &mut page.jobs).await?;
+        Ok(page)
     }
 
     /// How the database would look up the keys.
@@ -119,6 +125,45 @@ impl Store {
         let rows = self.reader().await?.link().rows(sql).await?;
         // The last of its columns says it.
         rows.iter().map(|row| Ok(row.text(3)?.to_owned())).collect()
+    }
+}
+
+/// Gives rows the numbers of what they name.
+async fn number(link: &mut Link<'_>, entities: &Entities, jobs: &mut [JobWithSteps]) -> Result<(), StoreError> {
+    let keys = entities.wckeys.values().map(|key| ((&*key.cluster, &*key.user, &*key.name), key.id));
+    let keys: HashMap<(&str, &str, &str), u32> = keys.collect();
+    let mut reservations: HashMap<(String, String), Vec<(i64, u64)>> = HashMap::new();
+    for JobWithSteps { row, .. } in jobs {
+        row.ids.qos = row.qos.as_ref().and_then(|name| entities.qos.get(name)).map(|qos| qos.id);
+        // The default one of a user is marked.
+        let key = row.wckey.as_deref().map(|key| key.strip_prefix('*').unwrap_or(key));
+        row.ids.wckey = key.and_then(|key| keys.get(&(&*row.cluster, &*row.user, key))).copied();
+        let Some(name) = &row.reservation else { continue };
+        let named = (row.cluster.clone(), name.clone());
+        if !reservations.contains_key(&named) {
+            let times = times_of(link, &named.0, &named.1).await?;
+            reservations.insert(named.clone(), times);
+        }
+        let times = &reservations[&named];
+        // Of several of that name the one that had begun.
+        let begun = times.iter().rev().find(|(start, _)| row.start.is_none_or(|at| *start <= at.0));
+        row.ids.reservation = begun.or(times.first()).map(|(_, id)| *id);
+    }
+    Ok(())
+}
+
+/// When reservations of a name began, and their numbers.
+async fn times_of(link: &mut Link<'_>, cluster: &str, name: &str) -> Result<Vec<(i64, u64)>, StoreError> {
+    let sql = "SELECT start_ms, resv FROM reservations WHERE cluster = (SELECT id FROM clusters WHERE name = ?) AND name = ? \
+        ORDER BY start_ms";
+    let rows = link.rows(Statement::of(sql).with(cluster).with(Some(column(name)))).await?;
+    rows.iter().map(|row| Ok((row.number(0)?, row.number(1)?.cast_unsigned()))).collect()
+}
+
+/// Types of generic resources that are not counted of the job are not of its steps either (`AccountingStorageTRES`).
+fn count_only(row: &JobRow, steps: &mut [StepRecord]) {
+    for step in steps {
+        step.allocated.retain(|name| !name.contains(':') || row.allocated.count(name) > 0);
     }
 }
 
@@ -219,9 +264,10 @@ async fn with_steps(link: &mut Link<'_>, found: Found, question: &Question<'_>) 
             let after = resumed.filter(|(sluid, _)| *sluid == row.sluid).map(|(_, step)| step);
             let end = |step| PageEnd { cluster: row.cluster.clone(), job: row.job.0, sluid: row.sluid, step };
             let first = first.remove(&(cluster, signed(row.sluid.0))).unwrap_or_default();
-            let (steps, more) = steps_of(link, (cluster, row.job, row.sluid), (first, after), &mut bytes).await?;
+            let (mut steps, more) = steps_of(link, (cluster, row.job, row.sluid), (first, after), &mut bytes).await?;
             let cut = more.then(|| steps.last().map(|last: &StepRecord| last.key)).flatten();
             let next = end(cut);
+            count_only(&row, &mut steps);
             page.jobs.push(JobWithSteps { row, steps });
             if more || bytes >= 2 * PAGE_BYTES {
                 page.next = Some(next);

@@ -363,7 +363,8 @@ impl Store {
             if stored != position {
                 return Err(StoreError::Gap { after: position, stored });
             }
-            let rows: Vec<JobRow> = jobs.iter().map(|record| JobRow::of(&of.cluster, record)).collect();
+            let mut rows: Vec<JobRow> = jobs.iter().map(|record| JobRow::of(&of.cluster, record)).collect();
+            remember(&mut link, of.id, &mut rows).await?;
             put_jobs(&mut link, of.id, rows.iter()).await?;
             let mut texts = Texts::default();
             jobs.iter().for_each(|record| texts.take(record));
@@ -464,8 +465,9 @@ async fn keep(
         events::end_missing_reservations(&mut link, cluster, names, Timestamp::now()).await?;
     }
     texts.put(&mut link, of.id).await?;
+    add_energy(&mut link, of.id, &steps, known, &mut changed).await?;
     put_jobs(&mut link, of.id, changed.values()).await?;
-    link.put(&STEPS, steps.0.into_values().map(|(_, row)| row).collect()).await?;
+    link.put(&STEPS, steps.0.into_values().map(|step| step.columns).collect()).await?;
     set_position(&mut link, of, upto).await
 }
 
@@ -596,9 +598,18 @@ pub(crate) async fn put_jobs(
     Ok(link.put(&JOBS, rows.map(values).collect()).await?)
 }
 
-/// Rows of steps by their keys, each with its progress: only what says most of a step is written.
+/// A step that is to be stored.
+struct Reported {
+    job: JobId,
+    key: StepKey,
+    progress: i64,
+    joules: u64,
+    columns: Vec<Value<'static>>,
+}
+
+/// Steps by run, number and task: only what says most of a step is written.
 #[derive(Default)]
-struct Steps(BTreeMap<(i64, i64, i64), (i64, Vec<Value<'static>>)>);
+struct Steps(BTreeMap<(i64, i64, i64), Reported>);
 
 impl Steps {
     fn take(&mut self, cluster: i64, (job, sluid): (JobId, Sluid), packed: &PackedSteps) {
@@ -611,12 +622,84 @@ impl Steps {
             let (sluid, (number, task)) = (signed(step.sluid.0), numbers(step.key));
             let progress = progress(&step);
             let key = (sluid, number, task);
-            if self.0.get(&key).is_some_and(|(there, _)| *there > progress) {
+            if self.0.get(&key).is_some_and(|there| there.progress > progress) {
                 continue;
             }
-            self.0.insert(key, (progress, step_row(cluster, &step)));
+            let (joules, columns) = (step.usage.energy_joules, step_row(cluster, &step));
+            self.0.insert(key, Reported { job, key: step.key, progress, joules, columns });
         }
     }
+}
+
+/// Adds the energy of steps to the rows of their runs: what more it is than what is stored of them, as reports may come again.
+async fn add_energy(
+    link: &mut Link<'_>,
+    cluster: i64,
+    steps: &Steps,
+    known: &mut Known,
+    changed: &mut BTreeMap<Sluid, JobRow>,
+) -> Result<(), StoreError> {
+    let measured: Vec<(&(i64, i64, i64), &Reported)> = steps.0.iter().filter(|(_, step)| step.joules > 0).collect();
+    let mut stored: BTreeMap<(i64, i64, i64), (i64, u64)> = BTreeMap::new();
+    for some in measured.chunks(CHUNK) {
+        let keys: Vec<[i64; 3]> = some.iter().map(|(key, _)| [key.0, key.1, key.2]).collect();
+        let these = link.dialect().among(&["sluid", "step", "task"], &keys);
+        let sql = format!("SELECT sluid, step, task, progress, body FROM steps WHERE cluster = {cluster} AND {these}");
+        for row in &link.rows(Statement::built(sql)).await? {
+            let key = (row.number(0)?, row.number(1)?, row.number(2)?);
+            let step: Option<StepRecord> = readable(row.bytes(4)?, JobId(0));
+            stored.insert(key, (row.number(3)?, step.map_or(0, |step| step.usage.energy_joules)));
+        }
+    }
+    for (key, step) in measured {
+        let (progress, before) = stored.get(key).copied().unwrap_or_default();
+        // What is stored stays.
+        if progress > step.progress || before >= step.joules {
+            continue;
+        }
+        let sluid = Sluid(unsigned(key.0));
+        if !changed.contains_key(&sluid) {
+            let newest = known.get(&(cluster, step.job)).filter(|row| row.sluid == sluid).cloned();
+            let row = match newest {
+                Some(row) => Some(row),
+                None => {
+                    let of = Statement::of("SELECT body FROM jobs WHERE cluster = ? AND job = ? AND sluid = ?");
+                    let of = of.with(cluster).with(i64::from(step.job.0)).with(key.0);
+                    link.row(of).await?.and_then(|row| Some(readable(row.bytes(0).ok()?, step.job)?))
+                }
+            };
+            // Of runs that are not recorded nothing is.
+            let Some(row) = row else { continue };
+            changed.insert(sluid, row);
+        }
+        if let Some(row) = changed.get_mut(&sluid) {
+            row.energy.add(step.key.step, step.joules - before);
+            if let Some(newest) = known.get_mut(&(cluster, step.job)).filter(|newest| newest.sluid == sluid) {
+                newest.energy = row.energy;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes over from what is stored of these runs what their controller does not know.
+async fn remember(link: &mut Link<'_>, cluster: i64, rows: &mut [JobRow]) -> Result<(), StoreError> {
+    for some in rows.chunks_mut(CHUNK) {
+        let keys: Vec<[i64; 3]> =
+            some.iter().map(|row| [cluster, i64::from(row.job.0), signed(row.sluid.0)]).collect();
+        let these = link.dialect().among(&["cluster", "job", "sluid"], &keys);
+        let mut stored: BTreeMap<Sluid, JobRow> = BTreeMap::new();
+        for row in &link.rows(Statement::built(format!("SELECT job, body FROM jobs WHERE {these}"))).await? {
+            let job = JobId(u32::try_from(row.number(0)?).unwrap_or(u32::MAX));
+            stored.extend(readable::<JobRow>(row.bytes(1)?, job).map(|row| (row.sluid, row)));
+        }
+        for row in some {
+            if let Some(known) = stored.get(&row.sluid) {
+                row.remember(known);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The columns of a step.

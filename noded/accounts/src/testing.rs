@@ -178,6 +178,8 @@ pub(crate) fn report(id: u32, keys: impl IntoIterator<Item = StepKey>, state: St
         srun: None,
         submit_line: "srun true".into(),
         priority: 0,
+        cpu_freq: None,
+        layout: None,
     };
     let rows = keys.into_iter().map(|key| StepRow { state, ..ended_row(key) }).collect();
     let steps = StepRows { origins: vec![origin], rows, ..StepRows::default() };

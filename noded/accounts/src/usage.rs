@@ -7,7 +7,7 @@ use crate::{
 };
 use garrick_accounts::{
     filter::{JobFilter, Owner},
-    row::JobRow,
+    row::{JobRow, RunEnergy},
     tres::{CPU, Tres},
     usage::{Ran, UsageKey, UsageQuestion, UsageRow, UsageSum, secs_in},
 };
@@ -81,6 +81,8 @@ struct Counted {
     suspended_ms: u64,
     #[serde(default)]
     suspended_since: Option<Timestamp>,
+    #[serde(default)]
+    energy: RunEnergy,
 }
 
 /// End (`None`: it has none yet), time since which it is there, job and run: rows are read on behind them.
@@ -242,6 +244,7 @@ impl Sums<'_> {
         let sum = self.sums.entry(key).or_default();
         if let Some(ran) = ran {
             sum.add(&counted.allocated, ran.secs_in(begin, end));
+            sum.add_energy(ran.part_in(counted.energy.joules(), begin, end));
         }
         let tasks = counted.waiting.as_ref().map_or(1, |waiting| u64::from(waiting.count()));
         sum.add_wait(&counted.requested, waited.saturating_mul(tasks));

@@ -571,6 +571,7 @@ pub async fn start(
         cluster: cluster.config.cluster_name.clone(),
         state: state.clone(),
         log: Arc::clone(&log) as _,
+        tracked: cluster.config.tracked.clone(),
         sink,
     };
     let completion = completion.start();

@@ -160,6 +160,8 @@ fn report(id: u32, start: i64, uid: u32, steps: u32) -> StepRows {
         srun: None,
         submit_line,
         priority: 0,
+        cpu_freq: None,
+        layout: None,
     };
     let origins = vec![origin("batch", 1, String::new()), origin("work", 4, format!("srun -n4 work --part {id}"))];
     let row = |at: u32| {
@@ -170,6 +172,8 @@ fn report(id: u32, start: i64, uid: u32, steps: u32) -> StepRows {
             start_time: Some(Timestamp(began)),
             end_time: Some(Timestamp(ended)),
             cpus: CPUS,
+            memory: MemoryMib(0),
+            gres: Vec::new(),
             nodelist: format!("n{}", id % NODES),
             usage: TaskUsage {
                 user_us: u64::from(id % 60) * 1_000_000 + u64::from(at),

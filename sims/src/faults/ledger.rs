@@ -269,6 +269,8 @@ mod tests {
             srun: None,
             submit_line: String::new(),
             priority: 0,
+            cpu_freq: None,
+            layout: None,
         };
         let rows = vec![ended_row(StepKey::BATCH), ended_row(StepKey::number(0))];
         let report = StepRows { origins: vec![origin], rows, ..StepRows::default() };

@@ -41,6 +41,8 @@ fn view(run: &RecordedRun, origin: &RecordedOrigin, step: RecordedStep) -> StepV
         waiting: step.all_of,
         usage: step.usage,
         gres: Vec::new(),
+        memory: Default::default(),
+        cpu_freq: None,
     }
 }
 

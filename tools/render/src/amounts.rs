@@ -115,9 +115,10 @@ fn billed_tres(cpus: u32, memory: MemoryMib, nodes: Option<u32>, gres: &GresTota
     parts.join(",")
 }
 
-/// What a running step has: `cpu=2,node=1`.
+/// What a running step has: `cpu=2,mem=100M,node=1`.
 pub fn step_tres(step: &garrick_model::view::StepView) -> String {
-    let mut parts = vec![format!("cpu={},node={}", step.cpus, step.nodes)];
+    let memory = if step.memory.is_zero() { String::new() } else { format!("mem={},", step.memory) };
+    let mut parts = vec![format!("cpu={},{memory}node={}", step.cpus, step.nodes)];
     parts.extend(GresTotals::of_counts(&step.gres).tres());
     parts.join(",")
 }

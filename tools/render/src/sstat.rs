@@ -177,14 +177,7 @@ impl StepUse {
     fn frequency(&self, units: Units) -> String {
         let total: u64 = self.tasks.iter().map(|(_, task)| task.frequency_khz).sum();
         let khz = total.checked_div(self.tasks.len() as u64).unwrap_or(0);
-        match (khz, units) {
-            (0, _) => "0".to_owned(),
-            (khz, Units::Plain) => khz.to_string(),
-            (khz, _) => {
-                let hundredths = (khz + 5_000) / 10_000;
-                format!("{}.{:02}M", hundredths / 100, hundredths % 100)
-            }
-        }
+        units.khz(khz)
     }
 
     fn pids(&self) -> String {

@@ -308,6 +308,16 @@ pub mod accounting {
             stdin: None,
             stdout: Some("/dev/null".into()),
             stderr: None,
+            association: None,
+            default_qos: true,
+            first_run: None,
+            backfilled: false,
+            waited_for: Reason::None,
+            cpu_freq: None,
+            sharing: Default::default(),
+            topology_exclusive: false,
+            energy: Default::default(),
+            ids: Default::default(),
         }
     }
 
@@ -345,6 +355,8 @@ pub mod accounting {
             usage: TaskUsage::default(),
             spread: None,
             submit_line: String::new(),
+            cpu_freq: None,
+            layout: None,
         }
     }
 

@@ -251,6 +251,12 @@ pub struct Run {
     /// Which one: for followers of the log that missed some of it. `None`: an earlier version started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sluid: Option<Sluid>,
+    /// It started while jobs of higher priority waited.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub backfilled: bool,
+    /// What it waited for last, other than resources and its turn.
+    #[serde(default, skip_serializing_if = "Reason::is_none")]
+    pub waited_for: Reason,
 }
 
 /// A preemption of a run.
@@ -577,6 +583,9 @@ pub struct JobRecord {
     /// How the previous run ended, while the job waits for the next: shown as its exit code until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<ExitStatus>,
+    /// Identity of its first run, once another has followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_run: Option<Sluid>,
     /// Why the previous run could not be started, while the job waits for the next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_cause: Option<String>,

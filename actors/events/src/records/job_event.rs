@@ -501,6 +501,7 @@ impl JobRecord {
             }
             (JobEvent::Ended(end), Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_)) => self.end(end)?,
             (JobEvent::Requeued { sluid, hold, begin, expedited }, Phase::Over(..)) => {
+                self.first_run.get_or_insert(self.sluid);
                 self.wait_again(*sluid, *expedited);
                 (self.hold, self.begin) = (*hold, *begin);
             }

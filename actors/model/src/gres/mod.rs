@@ -91,6 +91,18 @@ pub struct GresShare {
     pub devices: CpuSet,
 }
 
+/// Generic resources on several nodes together.
+pub fn counted<'s>(shares: impl Iterator<Item = &'s GresShare>) -> Vec<GresCount> {
+    let mut all: Vec<GresCount> = Vec::new();
+    for share in shares {
+        match all.iter_mut().find(|one| one.name == share.name && one.kind == share.kind) {
+            Some(one) => one.count += share.count,
+            None => all.push(GresCount { name: share.name.clone(), kind: share.kind.clone(), count: share.count }),
+        }
+    }
+    all
+}
+
 /// `gpu`, `gpu:h100`
 fn write_kind(f: &mut fmt::Formatter<'_>, name: &str, kind: Option<&str>) -> fmt::Result {
     f.write_str(name)?;

@@ -273,6 +273,7 @@ impl<'a> Pass<'a> {
             time_limit,
             licenses,
             reservation: self.view.reservations.name(request.reservation),
+            backfilled: asked.behind,
             others: Vec::new(),
         });
     }

@@ -16,7 +16,9 @@ use garrick_events::steps::{
 };
 use garrick_model::{
     batch::{FailBound, FailLimit},
+    gres::{self, GresCount},
     ids::{RequestId, StepKey, StepNum},
+    resources::MemoryMib,
     spec::StepSpec,
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
@@ -62,6 +64,10 @@ pub struct UnreportedEnd {
     pub slots: Vec<u32>,
     /// CPUs on all of them.
     pub cpus: u32,
+    /// Memory on all of them.
+    pub memory: MemoryMib,
+    /// Generic resources on all of them.
+    pub gres: Vec<GresCount>,
     /// Final state.
     pub state: StepState,
     /// Exit status.
@@ -384,6 +390,8 @@ impl Ledger {
             since: ran.map(|r| r.since),
             slots: ran.map(|r| r.places.iter().map(|p| p.slot).collect()).unwrap_or_default(),
             cpus: ran.map_or(0, |r| r.places.iter().map(|p| p.cpus.len()).sum()),
+            memory: MemoryMib(ran.map_or(0, |r| r.places.iter().filter_map(|p| p.memory).sum())),
+            gres: ran.map(|r| gres::counted(r.places.iter().flat_map(|p| &p.gres))).unwrap_or_default(),
             state: result.state,
             exit: result.exit,
             usage: result.usage,
@@ -413,6 +421,8 @@ impl Ledger {
             since: None,
             slots: Vec::new(),
             cpus: 0,
+            memory: MemoryMib(0),
+            gres: Vec::new(),
             state,
             exit: ExitStatus::SUCCESS,
             usage: TaskUsage::default(),

@@ -206,6 +206,8 @@ impl Packed {
             },
             nodes: end.slots.len() as u32,
             cpus: end.cpus,
+            memory: end.memory,
+            gres: end.gres.clone(),
             start_time: end.since,
             end_time: Some(end.at),
             exit: end.exit,

@@ -2,7 +2,6 @@
 
 use crate::stepmgr::{
     core::StepMgrCore,
-    placement::Placement,
     queue::Waiting,
     rows::{Row, RowId},
     run::RunFacts,
@@ -10,9 +9,10 @@ use crate::stepmgr::{
     state::{RecordState, StepRecord},
 };
 use garrick_model::{
-    gres::{GresCount, Totals},
+    gres::{self, GresCount, Totals},
     hostlist,
     ids::{StepId, StepKey},
+    resources::MemoryMib,
     spec::StepSpec,
     state::{ExitStatus, Reason, StepState},
     step_listing::StepListing,
@@ -35,12 +35,14 @@ pub fn origin(facts: &RunFacts, spec: &StepSpec, tasks: u32) -> StepOrigin {
         srun: spec.srun.clone(),
         submit_line: spec.submit_line.clone(),
         priority: spec.priority,
+        cpu_freq: spec.cpu_freq,
+        layout: Some(spec.distribution),
     }
 }
 
 /// For the batch script, and steps that ended before anything was recorded.
 pub fn nameless(facts: &RunFacts) -> StepOrigin {
-    origin(facts, &StepSpec { name: "batch".into(), ..StepSpec::default() }, 1)
+    StepOrigin { layout: None, ..origin(facts, &StepSpec { name: "batch".into(), ..StepSpec::default() }, 1) }
 }
 
 /// A running step in the form of reports.
@@ -52,6 +54,8 @@ pub fn row(facts: &RunFacts, key: StepKey, record: &StepRecord) -> StepRow {
         nodelist: String::new(),
         nodes: record.shape.min_nodes,
         cpus: record.shape.tasks * record.shape.cpus_per_task,
+        memory: MemoryMib(0),
+        gres: Vec::new(),
         start_time: None,
         end_time: None,
         exit: ExitStatus::SUCCESS,
@@ -69,21 +73,11 @@ pub fn row(facts: &RunFacts, key: StepKey, record: &StepRecord) -> StepRow {
         };
         row.nodes = placement.nodes.len() as u32;
         row.cpus = placement.nodes.iter().map(|n| n.cpu_count).sum();
+        row.memory = MemoryMib(placement.nodes.iter().filter_map(|n| n.memory).sum());
+        row.gres = gres::counted(placement.nodes.iter().flat_map(|node| &node.gres));
         row.start_time = Some(*since);
     }
     row
-}
-
-/// Generic resources of a step on all its nodes.
-fn held_gres(placement: &Placement) -> Vec<GresCount> {
-    let mut all: Vec<GresCount> = Vec::new();
-    for share in placement.nodes.iter().flat_map(|node| &node.gres) {
-        match all.iter_mut().find(|one| one.name == share.name && one.kind == share.kind) {
-            Some(one) => one.count += share.count,
-            None => all.push(GresCount { name: share.name.clone(), kind: share.kind.clone(), count: share.count }),
-        }
-    }
-    all
 }
 
 /// The generic resources that a step requests, on the fewest nodes.
@@ -122,10 +116,9 @@ impl StepMgrCore {
                 (row.nodelist, row.start_time) = (String::new(), None);
             }
             let mut view = self.view_of(&record.origin, row, reason, &record.spec);
-            view.gres = match record.state.placement() {
-                Some(placement) => held_gres(placement),
-                None => asked_gres(&record.shape),
-            };
+            if record.state.placement().is_none() {
+                view.gres = asked_gres(&record.shape);
+            }
             view
         });
         let mut views: Vec<StepView> = live.collect();
@@ -157,7 +150,9 @@ impl StepMgrCore {
             dependency: spec.dependency.as_ref().map(ToString::to_string).unwrap_or_default(),
             waiting: None,
             usage: row.usage,
-            gres: Vec::new(),
+            gres: row.gres,
+            memory: row.memory,
+            cpu_freq: origin.cpu_freq,
         }
     }
 
@@ -171,6 +166,8 @@ impl StepMgrCore {
             nodelist: String::new(),
             nodes: row.shape.min_nodes,
             cpus: row.shape.tasks * row.shape.cpus_per_task,
+            memory: MemoryMib(0),
+            gres: Vec::new(),
             start_time: None,
             end_time: None,
             exit: ExitStatus::SUCCESS,

@@ -325,6 +325,7 @@ fn record(id: u32, spec: JobSpec) -> JobRecord {
         unfenced: Vec::new(),
         expediting: None,
         last_exit: None,
+        first_run: None,
         last_cause: None,
         phase: Phase::Pending,
     }
@@ -367,6 +368,8 @@ fn run(nodes: &[&str]) -> Run {
         awaits_epilog: false,
         charge: None,
         sluid: None,
+        backfilled: false,
+        waited_for: Default::default(),
     }
 }
 
@@ -1073,6 +1076,8 @@ fn step_row() -> StepRow {
         nodelist: "n[1-2]".into(),
         nodes: 2,
         cpus: 4,
+        memory: MemoryMib(0),
+        gres: Vec::new(),
         start_time: Some(at(10)),
         end_time: Some(at(12)),
         exit: ExitStatus { code: 4, signal: None },
@@ -1094,6 +1099,8 @@ fn steps(job: u32, row: StepRow) -> ControllerEvent {
         srun: None,
         submit_line: "srun --async --array=0-9 count".into(),
         priority: 0,
+        cpu_freq: None,
+        layout: None,
     };
     let rows = StepRows { origins: vec![origin], rows: vec![row], ..StepRows::default() };
     ControllerEvent::Steps { job: JobId(job), sluid: sluid(job.into()), steps: PackedSteps::pack(&rows) }

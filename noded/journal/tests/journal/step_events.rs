@@ -199,6 +199,8 @@ fn origin() -> StepOrigin {
         srun: Some(("n1".into(), 42)),
         submit_line: "srun hostname".into(),
         priority: 1,
+        cpu_freq: None,
+        layout: None,
     }
 }
 

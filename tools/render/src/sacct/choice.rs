@@ -8,11 +8,12 @@ use super::{
 use garrick_accounts::{
     filter::{JobFilter, NamedJob},
     messages::JobWithSteps,
-    row::JobRow,
+    row::{JobRow, RunEnergy},
     step::StepRecord,
     tres::{CPU, NODE},
 };
 use garrick_model::{
+    entities::association::AssocId,
     state::JobState,
     time::{TimeLimit, Timestamp},
     usage::TaskUsage,
@@ -34,6 +35,8 @@ pub struct Choice {
     pub whole_het: Option<bool>,
     /// Features that they asked for, all of them.
     pub constraints: Vec<String>,
+    /// Their associations, one of these.
+    pub associations: Vec<String>,
     /// How they were handled, one of these.
     pub flags: Vec<Flag>,
     /// Why they waited, one of these words.
@@ -93,9 +96,13 @@ impl Flag {
         (Self::StartReceived, "StartReceived"),
     ];
 
-    /// Those of a row. Garrick has one scheduler, which starts every job.
+    /// Those of a row. Garrick has one scheduler, which starts every job: ahead of others that wait, or in its turn.
     pub const fn of(row: &JobRow) -> &'static [Self] {
-        if row.start.is_some() { &[Self::SchedMain, Self::StartReceived] } else { &[Self::None] }
+        match (row.start.is_some(), row.backfilled) {
+            (true, true) => &[Self::SchedBackfill, Self::StartReceived],
+            (true, false) => &[Self::SchedMain, Self::StartReceived],
+            (false, _) => &[Self::None],
+        }
     }
 
     /// `SchedMain`
@@ -103,9 +110,6 @@ impl Flag {
         Self::ALL.iter().find(|(flag, _)| *flag == self).map_or("None", |(_, word)| word)
     }
 }
-
-/// The last reason for which a job waited, other than resources and priority. None is kept.
-pub const REASON: &str = "None";
 
 impl Choice {
     /// The newest runs of all jobs until then, with their steps.
@@ -117,6 +121,7 @@ impl Choice {
             duplicates: false,
             whole_het: None,
             constraints: Vec::new(),
+            associations: Vec::new(),
             flags: Vec::new(),
             reasons: Vec::new(),
             nodes: None,
@@ -162,11 +167,17 @@ impl Choice {
             && (self.such.jobs.is_empty() || self.such.jobs.iter().any(|named| self.names(named, row)))
             && self.in_window(row)
             && (self.constraints.is_empty() || has_all(row.constraint.as_deref(), &self.constraints))
+            && (self.associations.is_empty() || row.association.is_some_and(|id| self.is_of(id)))
             && (self.flags.is_empty() || self.flags.iter().any(|flag| Flag::of(row).contains(flag)))
-            && (self.reasons.is_empty() || self.reasons.iter().any(|reason| reason.eq_ignore_ascii_case(REASON)))
+            && (self.reasons.is_empty() || self.reasons.iter().any(|reason| reason.eq_ignore_ascii_case(&row.waited_for.text())))
             && self.nodes.as_ref().is_none_or(|range| range.contains(&row.allocated.count(NODE)))
             && self.cpus.as_ref().is_none_or(|range| range.contains(&row.allocated.count(CPU)))
             && self.limits.as_ref().is_none_or(|range| range.contains(&row.time_limit.into()))
+    }
+
+    fn is_of(&self, association: AssocId) -> bool {
+        // A word that is no number names none.
+        self.associations.iter().any(|word| word.parse() == Ok(association.0))
     }
 
     fn names(&self, named: &NamedJob, row: &JobRow) -> bool {
@@ -246,13 +257,11 @@ impl Choice {
     }
 }
 
-/// Energy of a job. That of its nodes while the batch script runs is that of the steps in it too, and is not counted twice.
+/// Energy of a job.
 fn joules(steps: &[&StepRecord]) -> u64 {
-    let of = |numbered: bool| {
-        let such = steps.iter().filter(move |step| step.key.step.number().is_some() == numbered);
-        such.map(|step| step.usage.energy_joules).fold(0, u64::saturating_add)
-    };
-    of(true).max(of(false))
+    let mut energy = RunEnergy::default();
+    steps.iter().for_each(|step| energy.add(step.key.step, step.usage.energy_joules));
+    energy.joules()
 }
 
 /// Are all of these features part of what was asked for?

@@ -1,9 +1,9 @@
 //! Records of accounting as JSON, in the shape of data parser v0.0.45.
 
 use super::{
-    choice::{Choice, Flag, REASON},
+    choice::{Choice, Flag},
     entry::{Entry, Part, Span},
-    fields::{Stream, planned_secs, stream},
+    fields::{Stream, first_run, planned_secs, qos_asked, shared, stream},
     state::RecordState,
     usage::{self, Sum},
 };
@@ -18,6 +18,7 @@ use garrick_accounts::{
     tres::{CPU, NODE, Tres},
 };
 use garrick_model::{
+    cpu_freq::Frequency,
     hostlist,
     resources::MemoryRequest,
     spec::ArraySpec,
@@ -56,7 +57,7 @@ fn job(of: &JobWithSteps, choice: &Choice, set: &Setting<'_>) -> Value {
     j["time"] = times(row, &whole, set);
     j["exit_code"] = exit(row.exit);
     j["derived_exit_code"] = exit(row.derived);
-    j["state"] = json!({"current": [RecordState::of(row).word()], "reason": REASON});
+    j["state"] = json!({"current": [RecordState::of(row).word()], "reason": row.waited_for.text()});
     j["flags"] = json!(Flag::of(row).iter().map(|flag| flag_word(*flag)).collect::<Vec<_>>());
     j["steps"] = steps.iter().map(|entry| step(entry, set)).collect();
     for (name, which) in [("stdin", Stream::In), ("stdout", Stream::Out), ("stderr", Stream::Err)] {
@@ -87,7 +88,7 @@ fn texts(j: &mut Value, row: &JobRow) {
     j["nodes"] = json!(if row.nodes.is_empty() { "None assigned" } else { &row.nodes });
     j["partition"] = json!(row.partition.clone().unwrap_or_else(|| row.partitions.join(",")));
     j["qos"] = text(&row.qos);
-    j["qosreq"] = text(&row.qos);
+    j["qosreq"] = json!(qos_asked(row));
     j["reservation"]["name"] = text(&row.reservation);
     j["reservation"]["requested"] = json!(row.requested_reservations.join(","));
     j["submit_line"] = json!(row.submit_line);
@@ -111,7 +112,7 @@ fn amounts(j: &mut Value, row: &JobRow) {
     j["required"]["memory_per_node"] = optional(per_node);
     j["restart_cnt"] = json!(row.restarts);
     j["segment_size"] = json!(row.segment.unwrap_or(0));
-    j["tres"] = json!({"allocated": tres(&row.allocated), "requested": tres(&row.requested)});
+    j["tres"] = json!({"allocated": tres(&row.allocated_with_energy()), "requested": tres(&row.requested)});
     let gres = |(name, count): (&str, u64)| Some(format!("{}:{count}", name.strip_prefix("gres/")?));
     j["used_gres"] = json!(row.allocated.iter().filter_map(gres).collect::<Vec<_>>().join(","));
 }
@@ -127,13 +128,19 @@ fn identity(j: &mut Value, row: &JobRow, set: &Setting<'_>) {
     j["association"]["account"] = text(&row.account);
     j["association"]["cluster"] = json!(row.cluster);
     j["association"]["user"] = json!(row.user);
+    j["association"]["id"] = json!(row.association.map_or(0, |id| id.0));
+    (j["oversubscribe"], j["exclusive"]) = (json!(shared(row).0), json!(shared(row).1));
+    j["reservation"]["id"] = json!(row.ids.reservation.unwrap_or(0));
+    // The default key of the user is marked so.
+    let assigned = row.wckey.as_deref().is_some_and(|key| key.starts_with('*'));
+    j["wckey"]["flags"] = if assigned { json!(["ASSIGNED_DEFAULT"]) } else { json!([]) };
     j["cluster"] = json!(row.cluster);
     j["het"]["job_id"] = json!(row.het.map_or(0, |(leader, _)| leader.0));
     j["het"]["job_offset"] = optional(row.het.map(|(_, offset)| offset.into()));
     j["job_id"] = json!(row.job.0);
     j["kill_request_user"] = json!(row.cancelled_by.map(set.user).unwrap_or_default());
     j["sluid"] = json!(row.sluid.to_string());
-    j["original_sluid"] = json!(row.sluid.to_string());
+    j["original_sluid"] = json!(first_run(row).to_string());
 }
 
 /// Tasks as a number in hexadecimal figures with a bit for each of them, `0x3EA`; of too many, their ranges.
@@ -201,6 +208,14 @@ fn step(entry: &Entry<'_>, set: &Setting<'_>) -> Value {
     }
     s["statistics"]["energy"]["consumed"] = number(step.usage.energy_joules);
     s["CPU"]["requested_frequency"] = json!({"min": number(0_u32), "max": number(0_u32)});
+    if let Some(asked) = step.cpu_freq {
+        let khz = |of: Option<Frequency>| match of {
+            Some(Frequency::Khz(khz)) => number(khz),
+            _ => number(0_u32),
+        };
+        s["CPU"]["requested_frequency"] = json!({"min": khz(asked.least()), "max": khz(asked.greatest())});
+        s["CPU"]["governor"] = json!(asked.governor().name());
+    }
     s
 }
 

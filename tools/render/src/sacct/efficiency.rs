@@ -1,4 +1,4 @@
-//! What jobs used of what they asked for: CPUs, memory and time, with one line of advice; and the same as the words of `seff`.
+//! What jobs used of what they asked for: CPUs, memory, GPUs and time, with one line of advice; and the same as the words of `seff`.
 
 use super::{
     entry::{Entry, Part},
@@ -11,10 +11,11 @@ use garrick_accounts::{
     tres::{CPU, MEM, NODE},
 };
 use garrick_model::{
+    gres::GPU,
     resources::MemoryRequest,
     state::JobState,
     time::{TimeLimit, Timestamp},
-    usage::TaskUsage,
+    usage::{Metric, TaskUsage},
 };
 
 /// A job's use of what it had.
@@ -29,6 +30,16 @@ pub struct Efficiency<'r> {
     memory_kib: u64,
     /// That is the peak of the greatest task times their number.
     estimated: bool,
+    /// Use of GPUs at the peaks of all tasks of a step, of the step with most: percent of one GPU.
+    gpu_percent: u64,
+    /// Memory on GPUs, likewise, KiB.
+    gpu_memory_kib: u64,
+}
+
+/// What all tasks of a step had together of something, of the step with most.
+fn greatest_of(job: &JobWithSteps, metric: Metric) -> u64 {
+    let of = |step: &StepRecord| step.used(metric).map_or_else(|| step.usage.of(metric), |used| used.total);
+    job.steps.iter().map(of).max().unwrap_or(0)
 }
 
 /// Parts of a whole in hundredths of a percent.
@@ -67,6 +78,36 @@ impl<'r> Efficiency<'r> {
             cpu_us: used.cpu_us(),
             memory_kib: greatest.map_or(0, StepRecord::memory_kib),
             estimated,
+            gpu_percent: greatest_of(job, Metric::GpuUse),
+            gpu_memory_kib: greatest_of(job, Metric::GpuMemory),
+        }
+    }
+
+    fn gpus(&self) -> u64 {
+        self.of.row.allocated.count(&format!("gres/{GPU}"))
+    }
+
+    /// Were GPUs looked at, and did the job do anything there?
+    const fn used_gpus(&self) -> bool {
+        self.gpu_percent > 0 || self.gpu_memory_kib > 0
+    }
+
+    fn gpu_share(&self) -> Option<u64> {
+        share(self.gpu_percent, self.gpus().saturating_mul(100)).filter(|_| self.used_gpus())
+    }
+
+    /// GPUs that were busy at the peaks, of those that it had.
+    fn gpu_line(&self) -> String {
+        let (gpus, things) = (self.gpus(), if self.gpus() == 1 { "GPU" } else { "GPUs" });
+        match self.gpu_share() {
+            Some(share) => format!(
+                "  {:<7}{:>12} used of {gpus} {things}  {}, {} of their memory",
+                "GPU",
+                format!("{}.{:02}", self.gpu_percent / 100, self.gpu_percent % 100),
+                percent(Some(share)),
+                memory(self.gpu_memory_kib)
+            ),
+            None => format!("  {:<7}{:>12} used of {gpus} {things}: no use was seen, or none is measured here", "GPU", "-"),
         }
     }
 
@@ -182,6 +223,9 @@ impl<'r> Efficiency<'r> {
             kib => memory(kib),
         };
         lines.push(line("memory", memory(self.memory_kib), asked, self.memory_share()));
+        if self.gpus() > 0 {
+            lines.push(self.gpu_line());
+        }
         let limit = match row.time_limit {
             TimeLimit::Unlimited => "no limit".to_owned(),
             TimeLimit::Secs(secs) => elapsed(secs),
@@ -211,6 +255,10 @@ impl<'r> Efficiency<'r> {
                 memory(self.asked_memory_kib())
             );
         }
+        let gpus_busy = self.gpu_percent.div_ceil(100).max(1);
+        if self.gpus() > gpus_busy && self.gpu_share().is_some_and(|share| share < LITTLE) {
+            return format!("It kept {gpus_busy} of {} GPUs busy: ask for fewer (--gpus, --gres).", self.gpus());
+        }
         let busy = self.cpu_us.div_ceil(self.ran_secs.max(1).saturating_mul(1_000_000)).max(1);
         if self.cpus() > 1 && self.cpu_share().is_some_and(|share| share < LITTLE) && busy < self.cpus() {
             return format!("It kept {busy} of {} CPUs busy: ask for fewer (--ntasks, --cpus-per-task).", self.cpus());
@@ -227,8 +275,8 @@ impl<'r> Efficiency<'r> {
         "It used what it asked for.".to_owned()
     }
 
-    /// What a line of many jobs has: id, name, state, elapsed, and the shares of CPU, memory and time.
-    pub fn row(&self) -> [String; 7] {
+    /// What a line of many jobs has: id, name, state, elapsed, and the shares of CPU, memory, GPUs and time.
+    pub fn row(&self) -> [String; 8] {
         let share =
             |share: Option<u64>| share.filter(|_| self.ran()).map_or_else(|| "-".to_owned(), |s| percent(Some(s)));
         [
@@ -238,13 +286,14 @@ impl<'r> Efficiency<'r> {
             elapsed(self.ran_secs),
             share(self.cpu_share()),
             share(self.memory_share()),
+            share(self.gpu_share()),
             share(self.time_share()),
         ]
     }
 }
 
 /// The heading of [`Efficiency::row`].
-pub const HEADING: [&str; 7] = ["JobID", "JobName", "State", "Elapsed", "CPUEff", "MemEff", "TimeEff"];
+pub const HEADING: [&str; 8] = ["JobID", "JobName", "State", "Elapsed", "CPUEff", "MemEff", "GPUEff", "TimeEff"];
 
 /// What jobs that are over used, all together.
 pub fn together(jobs: &[Efficiency<'_>]) -> Option<String> {

@@ -87,11 +87,37 @@ fn a_report_sets_used_beside_asked_for() {
     );
     let waits = with_steps(waiting(28, "dep"), []);
     let jobs = [Efficiency::of(&used, at(0)), Efficiency::of(&waits, at(0))];
-    assert_eq!(jobs[0].row()[3..], ["00:05:00", "50.00%", "60.00%", "50.00%"]);
-    assert_eq!(jobs[1].row()[2..], ["PENDING", "00:00:00", "-", "-", "-"]);
+    assert_eq!(jobs[0].row()[3..], ["00:05:00", "50.00%", "60.00%", "-", "50.00%"]);
+    assert_eq!(jobs[1].row()[2..], ["PENDING", "00:00:00", "-", "-", "-", "-"]);
     assert_eq!(
         together(&jobs).unwrap(),
         "1 job that ended: 50.00% of the CPU time and 60.00% of the memory were used."
     );
     assert!(together(&jobs[1..]).is_none());
+}
+
+#[test]
+fn gpus_are_told_with_what_was_seen_of_their_use() {
+    let with_gpus = |gpus: u64, percent: u64, mib: u64| {
+        let mut used = ran(4, 300, 1100, 60, JobState::Completed);
+        used.row.allocated.set("gres/gpu", gpus);
+        (used.steps[0].usage.gpu_percent, used.steps[0].usage.gpu_memory_kib) = (percent, mib * 1024);
+        used
+    };
+    let told = |job: &JobWithSteps| {
+        let of = Efficiency::of(job, at(0));
+        (of.report()[3].clone(), of.advice(), of.row()[6].clone())
+    };
+    assert_eq!(
+        told(&with_gpus(4, 150, 2048)),
+        (
+            "  GPU            1.50 used of 4 GPUs  37.50%, 2.00 GB of their memory".to_owned(),
+            "It kept 2 of 4 GPUs busy: ask for fewer (--gpus, --gres).".to_owned(),
+            "37.50%".to_owned(),
+        )
+    );
+    assert_eq!(told(&with_gpus(1, 90, 1)).1, "It used what it asked for.");
+    let unseen = told(&with_gpus(2, 0, 0));
+    assert_eq!(unseen.0, "  GPU               - used of 2 GPUs: no use was seen, or none is measured here");
+    assert_eq!((unseen.1.as_str(), unseen.2.as_str()), ("It used what it asked for.", "-"));
 }

@@ -3,7 +3,7 @@
 
 use super::{
     Window,
-    choice::{Flag, REASON},
+    choice::Flag,
     entry::Entry,
     units::{Unit, Units, cpu_time, elapsed},
     usage::{self, Part, Sum},
@@ -18,8 +18,11 @@ use garrick_accounts::{
     tres::{CPU, MEM, NODE, Tres},
 };
 use garrick_model::{
+    cpu_freq::{CpuFreq, Frequency},
     hostlist,
+    ids::Sluid,
     patterns::{PatternFacts, default_output, fill, in_folder},
+    spec::Distribution,
     time::{TimeLimit, Timestamp, UNKNOWN},
     usage::Metric,
 };
@@ -115,6 +118,11 @@ fn requested<'e>(entry: &Entry<'e>) -> &'e Tres {
     entry.step().map_or(&entry.row.requested, |step| &step.allocated)
 }
 
+fn alloc_tres(entry: &Entry<'_>, set: &Setting<'_>) -> String {
+    let of_job = || entry.row.allocated_with_energy();
+    entry.step().map_or_else(|| set.units.tres(&of_job()), |step| set.units.tres(&step.allocated))
+}
+
 fn count(tres: &Tres, name: &str) -> String {
     tres.count(name).to_string()
 }
@@ -197,9 +205,58 @@ fn joules(entry: &Entry<'_>) -> String {
     entry.used.energy_joules.to_string()
 }
 
+/// `--cpu-freq` of a job, or of a step.
+fn cpu_freq(entry: &Entry<'_>) -> Option<CpuFreq> {
+    entry.step().map_or(entry.row.cpu_freq, |step| step.cpu_freq)
+}
+
 /// What is said of frequencies that nobody asked for.
-fn frequency(entry: &Entry<'_>) -> String {
+fn unasked(entry: &Entry<'_>) -> String {
     if entry.is_special() { "0" } else { UNKNOWN }.to_owned()
+}
+
+/// A frequency that is asked for.
+fn frequency(entry: &Entry<'_>, set: &Setting<'_>, of: impl Fn(&CpuFreq) -> Option<Frequency>) -> String {
+    match cpu_freq(entry).as_ref().and_then(of) {
+        None => unasked(entry),
+        Some(Frequency::Khz(khz)) => set.units.khz(khz.into()),
+        Some(named) => named.to_string(),
+    }
+}
+
+fn governor(entry: &Entry<'_>, _: &Setting<'_>) -> String {
+    cpu_freq(entry).map_or_else(|| unasked(entry), |asked| asked.governor().name().to_owned())
+}
+
+/// The distribution of the tasks of a step. As srun(1) has it, tasks that are not more than nodes go round them by default.
+fn layout(step: &StepRecord) -> &'static str {
+    match step.layout {
+        None => UNKNOWN,
+        Some(Distribution::Block) if u64::from(step.tasks) <= step.allocated.count(NODE) => "Cyclic",
+        Some(Distribution::Block | Distribution::BlockNoPack | Distribution::BlockPack) => "Block",
+        Some(Distribution::Cyclic) => "Cyclic",
+        Some(Distribution::Plane(_)) => "Plane",
+        Some(Distribution::Arbitrary) => "Arbitrary",
+    }
+}
+
+fn number_of(number: Option<impl ToString>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}
+
+/// Is it shared, and with whom not.
+pub(super) fn shared(row: &JobRow) -> (&'static str, &'static str) {
+    row.sharing.words(row.topology_exclusive)
+}
+
+/// The QOS that it named.
+pub(super) fn qos_asked(row: &JobRow) -> &str {
+    row.qos.as_deref().filter(|_| !row.default_qos).unwrap_or_default()
+}
+
+/// The first run of its job.
+pub(super) fn first_run(row: &JobRow) -> Sluid {
+    row.first_run.unwrap_or(row.sluid)
 }
 
 fn partition(row: &JobRow) -> String {
@@ -284,8 +341,8 @@ pub static FIELDS: &[Field] = &[
     text("AdminComment", 15, |e, _| of_job(e, |row| given(&row.admin_comment))),
     number("AllocCPUS", 10, |e, _| count(allocated(e), CPU)),
     number("AllocNodes", 10, |e, _| count(allocated(e), NODE)),
-    text("AllocTRES", 10, |e, set| set.units.tres(allocated(e))),
-    not_kept("AssocID", 7),
+    text("AllocTRES", 10, alloc_tres),
+    text("AssocID", 7, |e, _| number_of(e.row.association.map(|id| id.0))),
     one!("AveCPU", 10, Cpu, Average, Value),
     text("AveCPUFreq", 10, |e, _| of_step(e, |_| "0".to_owned())),
     one!("AveDiskRead", 14, Read, Average, Value),
@@ -308,7 +365,7 @@ pub static FIELDS: &[Field] = &[
     number("ElapsedRaw", 10, |e, set| secs(e, set).to_string()),
     date("Eligible", |e, set| at(e, set, e.row.eligible)),
     date("End", |e, set| set.clock.at_or(e.span(set.clock.now, set.truncate).end, UNKNOWN)),
-    not_kept("Exclusive", 14),
+    text("Exclusive", 14, |e, _| of_job(e, |row| shared(row).1.to_owned())),
     text("ExitCode", 8, |e, _| e.step().map_or(e.row.exit, |step| step.exit).to_string()),
     text("Extra", 14, |e, _| of_job(e, |row| given(&row.extra))),
     text("FailedNode", 8, |e, _| of_job(e, |row| given(&row.failed_node))),
@@ -318,7 +375,7 @@ pub static FIELDS: &[Field] = &[
     left("JobID", 12, |e, set| e.id(set.task_list)),
     left("JobIDRaw", 12, |e, _| e.raw_id()),
     text("JobName", 10, |e, _| e.step().map_or(&e.row.name, |step| &step.name).clone()),
-    text("Layout", 9, |e, _| of_step(e, |_| UNKNOWN.to_owned())),
+    text("Layout", 9, |e, _| of_step(e, |step| layout(step).to_owned())),
     text("Licenses", 10, |e, _| of_job(e, |row| given(&row.licenses))),
     one!("MaxDiskRead", 12, Read, Greatest, Value),
     one!("MaxDiskReadNode", 15, Read, Greatest, Node),
@@ -343,27 +400,27 @@ pub static FIELDS: &[Field] = &[
     number("NNodes", 8, |e, _| node_count(e)),
     text("NodeList", 15, |e, _| nodes(e)),
     number("NTasks", 8, |e, _| of_step(e, |step| step.tasks.to_string())),
-    text("OriginalSLUID", 14, |e, _| e.row.sluid.to_string()),
-    not_kept("OverSubscribe", 14),
+    text("OriginalSLUID", 14, |e, _| first_run(e.row).to_string()),
+    text("OverSubscribe", 14, |e, _| of_job(e, |row| shared(row).0.to_owned())),
     text("Partition", 10, |e, _| of_job(e, partition)),
     number("Planned", 10, |e, set| of_job(e, |row| elapsed(planned_secs(row, set.clock.now)))),
     number("PlannedCPU", 10, |e, set| of_job(e, |row| elapsed(planned_cpu_secs(row, set.clock.now)))),
     number("PlannedCPURAW", 13, |e, set| of_job(e, |row| planned_cpu_secs(row, set.clock.now).to_string())),
     number("Priority", 10, |e, _| of_job(e, |row| row.priority.to_string())),
     text("QOS", 10, |e, _| of_job(e, |row| given(&row.qos))),
-    not_kept("QOSRAW", 6),
-    text("QOSREQ", 10, |e, _| of_job(e, |row| given(&row.qos))),
-    text("Reason", 22, |e, _| of_job(e, |_| REASON.to_owned())),
-    text("ReqCPUFreq", 10, |e, _| frequency(e)),
-    text("ReqCPUFreqGov", 13, |e, _| frequency(e)),
-    text("ReqCPUFreqMax", 13, |e, _| frequency(e)),
-    text("ReqCPUFreqMin", 13, |e, _| frequency(e)),
+    text("QOSRAW", 6, |e, _| of_job(e, |row| number_of(row.ids.qos))),
+    text("QOSREQ", 10, |e, _| of_job(e, |row| qos_asked(row).to_owned())),
+    text("Reason", 22, |e, _| of_job(e, |row| row.waited_for.text().into_owned())),
+    text("ReqCPUFreq", 10, |e, set| frequency(e, set, |asked| asked.greatest())),
+    text("ReqCPUFreqGov", 13, governor),
+    text("ReqCPUFreqMax", 13, |e, set| frequency(e, set, |asked| asked.greatest())),
+    text("ReqCPUFreqMin", 13, |e, set| frequency(e, set, |asked| asked.least())),
     number("ReqCPUS", 8, |e, _| count(requested(e), CPU)),
     text("ReqMem", 10, memory),
     number("ReqNodes", 8, |e, _| count(requested(e), NODE)),
     text("ReqTRES", 10, |e, set| of_job(e, |row| set.units.tres(&row.requested))),
     text("Reservation", 20, |e, _| of_job(e, |row| given(&row.reservation))),
-    not_kept("ReservationId", 8),
+    text("ReservationId", 8, |e, _| of_job(e, |row| number_of(row.ids.reservation))),
     text("ReqReservation", 20, |e, _| of_job(e, |row| row.requested_reservations.join(","))),
     number("Restarts", 8, |e, _| of_job(e, |row| row.restarts.to_string())),
     text("SegmentSize", 11, |e, _| of_job(e, |row| row.segment.map(|size| size.to_string()).unwrap_or_default())),
@@ -401,7 +458,7 @@ pub static FIELDS: &[Field] = &[
     text("User", 9, |e, _| of_job(e, |row| row.user.clone())),
     text("UserCPU", 10, |e, _| cpu_time(e.used.user_us)),
     text("WCKey", 10, |e, _| of_job(e, |row| given(&row.wckey))),
-    not_kept("WCKeyID", 10),
+    text("WCKeyID", 10, |e, _| of_job(e, |row| number_of(row.ids.wckey))),
     text("WorkDir", 20, |e, _| of_job(e, |row| row.work_dir.clone())),
 ];
 

@@ -75,6 +75,18 @@ impl Units {
         format!("{:.2}{}", bytes as f64 / unit.bytes() as f64, unit.letter())
     }
 
+    /// A frequency in kHz: `2.44M`, `2440000`.
+    pub fn khz(self, khz: u64) -> String {
+        match (khz, self) {
+            (0, _) => "0".to_owned(),
+            (khz, Self::Plain) => khz.to_string(),
+            (khz, _) => {
+                let hundredths = (khz + 5_000) / 10_000;
+                format!("{}.{:02}M", hundredths / 100, hundredths % 100)
+            }
+        }
+    }
+
     /// `billing=4,cpu=4,mem=400M,node=1`
     pub fn tres(self, tres: &Tres) -> String {
         let one = |(name, count): (&str, u64)| match name {

@@ -17,7 +17,10 @@ pub mod units;
 pub mod usage;
 
 use crate::sacctmgr::kind::begins;
-use garrick_accounts::{event::EventRow, tres::CPU};
+use garrick_accounts::{
+    event::EventRow,
+    tres::{CPU, ENERGY},
+};
 use garrick_model::{
     entities::{Entities, names::Cluster},
     time::Timestamp,
@@ -217,7 +220,9 @@ impl Facts<'_> {
     /// An amount of a TRES on a cluster, as it is written.
     fn amount(&self, cluster: &str, tres: &str, secs: u64) -> String {
         let whole = self.entities.clusters.get(cluster).map_or(0, |cluster| self.had(cluster, tres));
-        self.units.amount(secs, whole)
+        // Energy is no amount that is had for a time.
+        let units = if tres == ENERGY { self.units.of_amounts() } else { self.units };
+        units.amount(secs, whole)
     }
 }
 

@@ -50,6 +50,15 @@ impl Units {
         self.time.is_some() && self.percent
     }
 
+    /// The same for amounts that are not multiplied by a time.
+    #[must_use]
+    pub const fn of_amounts(self) -> Self {
+        match self.time {
+            Some(_) => Self { time: Some(Time::Seconds), ..self },
+            None => self,
+        }
+    }
+
     /// Amounts times seconds; `whole` is what the percentage is of.
     pub fn amount(self, secs: u64, whole: u64) -> String {
         let percent = || format!("{:.2}%", if whole == 0 { 0.0 } else { float(secs) / float(whole) * 100.0 });

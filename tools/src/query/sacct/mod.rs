@@ -84,6 +84,14 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Ok(service) => service,
         Err(error) => return tell(&error, &console),
     };
+    match unknown_qos(&request.choice, &mut service) {
+        Ok(None) => {}
+        Ok(Some(why)) => {
+            console.error(why);
+            return 1;
+        }
+        Err(error) => return tell(&error, &console),
+    }
     if !request.all_clusters {
         of_own_cluster(&mut request.choice, &service);
     }
@@ -149,6 +157,17 @@ fn say_window(choice: &Choice, asker: &Asker, console: &Console) {
     let what = if states.is_empty() { "Eligible".to_owned() } else { states.join(",") };
     let window = Window { start: choice.window.start, end: choice.window.end };
     console.verbose(format_args!("Jobs {what} in the time window {}", Words(window, &asker.zone)));
+}
+
+/// What there is to say of the first QOS that is named and that there never was.
+fn unknown_qos(choice: &Choice, service: &mut Accounts) -> Result<Option<String>, AccountsError> {
+    if choice.such.qos.is_empty() {
+        return Ok(None);
+    }
+    let entities = service.entities()?;
+    let unknown = choice.such.qos.iter().find(|name| !entities.qos.contains_key(*name));
+    let known = || entities.qos.values().filter(|qos| !qos.deleted).map(|qos| qos.name.as_str()).collect::<Vec<_>>();
+    Ok(unknown.map(|name| format!("You gave a bad qos '{name}'. Valid QOS's are {}", known().join(","))))
 }
 
 /// Where no cluster is named, jobs of the one from which it is asked (sacct(1), `--allclusters`).

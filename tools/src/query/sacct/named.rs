@@ -1,23 +1,28 @@
-//! Jobs and steps after `-j`: `12`, `9_1`, `10+1`, `12.batch`, `12.0`, `sFSNM7YRTC8Q00` (sacct(1)).
+//! Jobs and steps after `-j`: `12`, `9_1`, `10+1`, `12.batch`, `12.0`, `sFSNM7YRTC8Q00` (sacct(1)); and what else `sacct` prints as an id:
+//! waiting tasks `9_[0-5%3]`, tasks of step arrays `12.7_3`, steps that were withdrawn together `12.7_[3-9]`.
 
-use garrick_model::ids::{JobId, Sluid, StepNum};
+use garrick_model::{
+    ids::{JobId, Sluid, StepKey, StepNum},
+    spec::ArraySpec,
+    step_selector::WhichSteps,
+};
 
 /// A job, or a step of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The job.
     pub job: NamedJob,
-    /// Only this step.
-    pub step: Option<StepNum>,
+    /// Only these steps.
+    pub step: Option<WhichSteps>,
 }
 
 /// A job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamedJob {
     /// By its number: of an array or a heterogeneous job all of it.
     Id(JobId),
-    /// A task of an array.
-    Task(JobId, u32),
+    /// Tasks of an array.
+    Tasks(JobId, ArraySpec),
     /// A component of a heterogeneous job.
     Component(JobId, u32),
     /// A run.
@@ -40,8 +45,18 @@ const LARGEST_JOB: u64 = 0xffff_fff0;
 /// # Errors
 /// The first word that names nothing.
 pub fn read(list: &str) -> Result<Vec<Named>, NamedError> {
-    let words = list.split(',').filter(|word| !word.is_empty());
+    let words = words(list).into_iter().filter(|word| !word.is_empty());
     words.map(|word| named(word).map_err(|why| NamedError { word: word.to_owned(), why })).collect()
+}
+
+/// The words between commas that are not in brackets.
+fn words(list: &str) -> Vec<&str> {
+    let mut open = false;
+    let outside = |c: char| {
+        open = (open || c == '[') && c != ']';
+        c == ',' && !open
+    };
+    list.split(outside).collect()
 }
 
 type Why = Option<&'static str>;
@@ -70,18 +85,37 @@ fn named_job(text: &str) -> Result<NamedJob, Why> {
         (None, _) => Ok(NamedJob::Id(id)),
         (Some('_'), "") => Err(Some("Job Array ID must not be an empty string")),
         (Some('_'), task) if task.starts_with('-') => Err(Some("Job Array ID can not be a negative number")),
+        (Some('_'), tasks) if tasks.starts_with('[') && tasks.ends_with(']') => {
+            let tasks: ArraySpec = tasks.parse().map_err(|_| foreign)?;
+            Ok(NamedJob::Tasks(id, ArraySpec { limit: None, ..tasks }))
+        }
         (Some('_'), task) if task.starts_with('[') => Err(foreign),
         (Some('_'), task) if !task.starts_with(|c: char| c.is_ascii_digit()) => {
             Err(Some("Job Array ID includes unexpected non-numeric characters"))
         }
-        (Some('_'), task) => task.parse().map(|task| NamedJob::Task(id, task)).map_err(|_| foreign),
+        (Some('_'), task) => task.parse().map(|task| NamedJob::Tasks(id, one(task))).map_err(|_| foreign),
         (Some('+'), "") => Err(Some("HetJob component must not be an empty string")),
         (Some('+'), offset) => offset.parse().map(|offset| NamedJob::Component(id, offset)).map_err(|_| foreign),
         _ => Err(foreign),
     }
 }
 
-fn named_step(text: &str) -> Result<StepNum, Why> {
+/// One task.
+fn one(task: u32) -> ArraySpec {
+    ArraySpec { ranges: vec![(task, task, 1)], limit: None }
+}
+
+fn named_step(text: &str) -> Result<WhichSteps, Why> {
+    // Tasks of step arrays, and several steps: Slurm has no such.
+    if (text.contains('_') || text.starts_with('['))
+        && let Ok(steps) = text.parse()
+    {
+        return Ok(steps);
+    }
+    Ok(WhichSteps::one(StepKey { step: numbered_step(text)?, array: None }))
+}
+
+fn numbered_step(text: &str) -> Result<StepNum, Why> {
     // A component of a step over a heterogeneous job: its number is that of the others.
     let (text, component) = text.split_once('+').map_or((text, None), |(step, component)| (step, Some(component)));
     if component.is_some_and(|component| component.parse::<u32>().is_err()) && !text.is_empty() {
@@ -107,21 +141,35 @@ mod tests {
 
     #[test]
     fn jobs_and_steps_are_named_in_every_form() {
-        let one = |word: &str| {
+        let only = |word: &str| {
             let [named] = <[Named; 1]>::try_from(read(word).unwrap()).unwrap();
             (named.job, named.step)
         };
-        let (twelve, number) = (JobId(12), StepNum::Number);
-        assert_eq!(one("12"), (NamedJob::Id(twelve), None));
-        assert_eq!(one("12_3"), (NamedJob::Task(twelve, 3), None));
-        assert_eq!(one("12+1.0"), (NamedJob::Component(twelve, 1), Some(number(0))));
-        assert_eq!(one("12.BATCH"), (NamedJob::Id(twelve), Some(StepNum::Batch)));
-        assert_eq!(one("12.extern+1"), (NamedJob::Id(twelve), Some(StepNum::Extern)));
-        assert_eq!(one("12_3.7"), (NamedJob::Task(twelve, 3), Some(number(7))));
+        let twelve = JobId(12);
+        let number = |number| Some(WhichSteps::one(StepKey::number(number)));
+        assert_eq!(only("12"), (NamedJob::Id(twelve), None));
+        assert_eq!(only("12_3"), (NamedJob::Tasks(twelve, one(3)), None));
+        assert_eq!(only("12+1.0"), (NamedJob::Component(twelve, 1), number(0)));
+        assert_eq!(only("12.BATCH"), (NamedJob::Id(twelve), Some(WhichSteps::Special(StepNum::Batch))));
+        assert_eq!(only("12.extern+1"), (NamedJob::Id(twelve), Some(WhichSteps::Special(StepNum::Extern))));
+        assert_eq!(only("12_3.7"), (NamedJob::Tasks(twelve, one(3)), number(7)));
         let run = "sBCHM83SA32V00";
-        assert_eq!(one(run), (NamedJob::Run(run.parse().unwrap()), None));
+        assert_eq!(only(run), (NamedJob::Run(run.parse().unwrap()), None));
         assert_eq!(read("1,,2.interactive").unwrap().len(), 2);
         assert_eq!(read("").unwrap(), []);
+    }
+
+    #[test]
+    fn ids_that_are_printed_are_taken_back() {
+        let list = read("34.0_3,9_[0,2-5%3],34.7_[3-9],5").unwrap();
+        assert_eq!(list.len(), 4);
+        assert_eq!(list[0].step, Some(WhichSteps::one(StepKey::task(0, 3))));
+        assert_eq!(list[1].job, NamedJob::Tasks(JobId(9), "0,2-5".parse().unwrap()));
+        assert!(list[2].step.as_ref().is_some_and(|steps| steps.contains(StepKey::task(7, 4))));
+        assert_eq!(list[3].job, NamedJob::Id(JobId(5)));
+        for wrong in ["9_[1-2", "9_[x]", "34.0_x", "34._3"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 
     /// As sacct of Slurm 26.05.3 said.
@@ -137,8 +185,6 @@ mod tests {
             ("1x", "1x", Some(foreign)),
             ("1-3", "1-3", Some(foreign)),
             ("2,1 2", "1 2", Some(foreign)),
-            ("9_[1-2]", "9_[1-2]", Some(foreign)),
-            ("9_[1,3]", "9_[1", Some(foreign)),
             ("1_1x", "1_1x", Some(foreign)),
             ("1_", "1_", Some("Job Array ID must not be an empty string")),
             ("1_x", "1_x", Some("Job Array ID includes unexpected non-numeric characters")),
@@ -150,7 +196,6 @@ mod tests {
             ("1.x", "1.x", Some(foreign_step)),
             ("1..0", "1..0", Some(foreign_step)),
             ("236.int", "236.int", Some(foreign_step)),
-            ("1.5_3", "1.5_3", Some(foreign_step)),
             ("1.+", "1.+", Some(foreign_step)),
             ("1.-1", "1.-1", Some("StepID can not be a negative number")),
             ("1.99999999999", "1.99999999999", Some("StepID larger than acceptable range")),

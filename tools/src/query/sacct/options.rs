@@ -7,7 +7,7 @@ use super::{
 use crate::{
     options::table::Arg,
     query::{
-        arguments::{Arguments, NO_FEDERATION, Table, inert, option, unsupported},
+        arguments::{Arguments, NO_FEDERATION, Table, inert, option},
         choices::{self, FormError},
     },
 };
@@ -15,9 +15,7 @@ use garrick_accounts::filter::{JobFilter, NamedJob as FilterJob};
 use garrick_asking::accounts::{User, gid_of, group_name};
 use garrick_model::{
     hostlist,
-    ids::{JobId, StepKey},
-    spec::ArraySpec,
-    step_selector::WhichSteps,
+    ids::JobId,
     time::{Timestamp, parse_duration_secs},
 };
 use garrick_render::{
@@ -46,7 +44,7 @@ pub static TABLE: Table = Table {
         option("allocations", Some('X'), Arg::None, "jobs only, not their steps"),
         option("allusers", Some('a'), Arg::None, "jobs of all users: root's default"),
         option("array", None, Arg::None, "a line for each task of an array that waits"),
-        unsupported("associations", Some('x'), Arg::Required("id(s)"), "only jobs of these associations"),
+        option("associations", Some('x'), Arg::Required("id(s)"), "only jobs of these associations"),
         option("batch-script", Some('B'), Arg::None, "the batch scripts of the jobs after -j"),
         option("brief", Some('b'), Arg::None, "id, state and exit code"),
         option("clusters", Some('M'), Arg::Required("name(s)"), "only jobs of these clusters; all: of every one"),
@@ -298,6 +296,7 @@ fn choice(arguments: &Arguments, asker: &Asker) -> Result<Choice, RequestError> 
         duplicates: arguments.has("duplicates"),
         whole_het: whole_het(arguments)?,
         constraints: list(arguments, "constraints"),
+        associations: list(arguments, "associations"),
         flags: list(arguments, "flags").into_iter().map(flag).collect::<Result<_, _>>()?,
         reasons: list(arguments, "reason").into_iter().map(reason).collect::<Result<_, _>>()?,
         nodes: range(arguments, "nnodes", "node")?,
@@ -322,7 +321,7 @@ fn such(arguments: &Arguments, asker: &Asker) -> Result<JobFilter, RequestError>
         groups: lists(arguments, ["gid", "group"]).into_iter().map(group).collect::<Result<_, _>>()?,
         accounts: list(arguments, "accounts").into_iter().map(|name| name.to_lowercase()).collect(),
         partitions: list(arguments, "partition"),
-        qos: list(arguments, "qos"),
+        qos: list(arguments, "qos").into_iter().map(|name| name.to_lowercase()).collect(),
         wckeys: list(arguments, "wckeys"),
         names: list(arguments, "name"),
         clusters: if clusters.iter().any(|name| name == "all") { Vec::new() } else { clusters },
@@ -335,12 +334,10 @@ fn such(arguments: &Arguments, asker: &Asker) -> Result<JobFilter, RequestError>
     })
 }
 
-pub(crate) fn filter_job(Named { job, step }: Named) -> FilterJob {
-    let steps = step.map(|step| WhichSteps::one(StepKey { step, array: None }));
-    let only = |task| ArraySpec { ranges: vec![(task, task, 1)], limit: None };
+pub(crate) fn filter_job(Named { job, step: steps }: Named) -> FilterJob {
     let whole = match job {
         NamedJob::Id(id) => FilterJob::job(id),
-        NamedJob::Task(id, task) => FilterJob { tasks: Some(only(task)), ..FilterJob::job(id) },
+        NamedJob::Tasks(id, tasks) => FilterJob { tasks: Some(tasks), ..FilterJob::job(id) },
         NamedJob::Component(id, offset) => FilterJob { het: Some(offset), ..FilterJob::job(id) },
         NamedJob::Run(run) => FilterJob { run: Some(run), ..FilterJob::job(JobId::OF_A_RUN) },
     };

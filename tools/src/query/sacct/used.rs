@@ -149,12 +149,12 @@ fn reports(jobs: &[Efficiency<'_>], out: &mut dyn Write) -> io::Result<()> {
 /// A line for each job.
 fn lines(jobs: &[Efficiency<'_>], heading: bool, parsable: bool, out: &mut dyn Write) -> io::Result<()> {
     let heading = heading.then(|| HEADING.map(str::to_owned));
-    let rows: Vec<[String; 7]> = heading.into_iter().chain(jobs.iter().map(Efficiency::row)).collect();
+    let rows: Vec<[String; 8]> = heading.into_iter().chain(jobs.iter().map(Efficiency::row)).collect();
     if parsable {
         return rows.iter().try_for_each(|row| writeln!(out, "{}", row.join("|")));
     }
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 7] = std::array::from_fn(width);
+    let widths: [usize; 8] = std::array::from_fn(width);
     for row in &rows {
         let cells = row.iter().zip(widths).enumerate().map(|(at, (cell, width))| match at {
             // Words stand at the left, numbers at the right.
