@@ -14,7 +14,7 @@ use garrick_model::{
     view::{AllocatedNode, Allocation},
 };
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 fn job_record() -> JobRecord {
     let array = Some(ArraySpec { ranges: vec![(0, 3, 1)], limit: Some(2) });
@@ -212,4 +212,37 @@ fn the_end_of_a_later_run_is_not_that_of_this_one() {
     // What comes late, of an earlier one.
     let before = began.clone();
     assert_eq!((began.apply(&over(first, 99)), began), (None, before));
+}
+
+#[test]
+fn a_row_says_what_its_run_was_charged_and_waited_for() {
+    use garrick_events::records::charge::Charge;
+    let mut record = job_record();
+    (record.resolved.billing, record.resolved.default_qos) = (Some(12), true);
+    let spec = Arc::make_mut(&mut record.spec);
+    spec.licenses = Some("matlab:2".into());
+    spec.gres.total = vec![garrick_model::gres::GresCount { name: "gpu".into(), kind: Some("h100".into()), count: 2 }];
+    let mut row = JobRow::of("c", &record);
+    let asked = row.requested.clone();
+    let of = |name: &str| asked.count(name);
+    assert_eq!((of("billing"), of("license/matlab"), of("gres/gpu"), of("gres/gpu:h100")), (12, 2, 2, 2));
+    assert!(row.default_qos);
+    let charge = Charge { billing: 99, ..Charge::default() };
+    let run = Run {
+        charge: Some(Arc::new(charge)),
+        backfilled: true,
+        waited_for: Reason::Dependency,
+        ..run(Timestamp(5), false)
+    };
+    row.apply(&JobEvent::Allocated(Box::new(run)));
+    assert_eq!((row.allocated.count("billing"), row.backfilled), (99, true));
+    assert_eq!(row.waited_for, Reason::Dependency);
+    row.apply(&JobEvent::Ended(end(JobState::Cancelled, Timestamp(9), Afterwards::Over)));
+    let first = row.sluid;
+    let requeued = |sluid| JobEvent::Requeued { sluid, hold: None, begin: None, expedited: None };
+    let mut second = row.apply(&requeued(Sluid(first.0 + 1))).unwrap();
+    assert_eq!((second.first_run, second.backfilled, second.waited_for.clone()), (Some(first), false, Reason::None));
+    second.apply(&JobEvent::Ended(end(JobState::Cancelled, Timestamp(10), Afterwards::Over)));
+    let third = second.apply(&requeued(Sluid(first.0 + 2))).unwrap();
+    assert_eq!(third.first_run, Some(first));
 }

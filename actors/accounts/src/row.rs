@@ -431,7 +431,8 @@ impl JobRow {
         }
         self.state = end.state;
         self.reason = end.reason.clone();
-        if self.start.is_none() && end.reason.is_blocking() {
+        let withdrawn = matches!(end.state, JobState::Cancelled | JobState::Deadline);
+        if self.start.is_none() && withdrawn && end.reason.is_blocking() {
             // It waited until then.
             self.waited_for = end.reason.clone();
         }

@@ -49,6 +49,7 @@ fn estimates_are_not_below_what_travels() {
         energy_joules: u64::MAX,
         gpu_memory_kib: u64::MAX,
         gpu_percent: u64::MAX,
+        frequency_khz: u64::MAX,
     };
     large.memory = MemoryMib(u64::MAX);
     large.cpu_freq =

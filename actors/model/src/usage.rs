@@ -34,6 +34,9 @@ pub struct TaskUsage {
     /// Greatest use of GPUs that was seen, percent of one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gpu_percent: u64,
+    /// The frequency of the CPU on which it was seen last, kHz; of several tasks their sum.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frequency_khz: u64,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)]
@@ -82,6 +85,7 @@ impl TaskUsage {
         self.energy_joules = self.energy_joules.saturating_add(other.energy_joules);
         self.gpu_memory_kib = self.gpu_memory_kib.max(other.gpu_memory_kib);
         self.gpu_percent = self.gpu_percent.max(other.gpu_percent);
+        self.frequency_khz = self.frequency_khz.saturating_add(other.frequency_khz);
     }
 
     /// What was seen of a task while it ran: the kernel tells more at its end, but not of processes that nobody waited for.
@@ -93,6 +97,9 @@ impl TaskUsage {
         self.written = self.written.max(sample.written);
         self.gpu_memory_kib = self.gpu_memory_kib.max(sample.gpu_memory / 1024);
         self.gpu_percent = self.gpu_percent.max(sample.gpu_percent);
+        if sample.frequency_khz > 0 {
+            self.frequency_khz = sample.frequency_khz;
+        }
     }
 
     /// The end of a task of which this was seen before.
@@ -105,6 +112,7 @@ impl TaskUsage {
             written: self.written.max(seen.written),
             gpu_memory_kib: self.gpu_memory_kib.max(seen.gpu_memory_kib),
             gpu_percent: self.gpu_percent.max(seen.gpu_percent),
+            frequency_khz: self.frequency_khz.max(seen.frequency_khz),
             ..self
         }
     }
@@ -112,7 +120,7 @@ impl TaskUsage {
     /// What the kernel tells at the end of a task, which its launcher passes on. The rest is for others to find out.
     #[must_use]
     pub const fn told_at_end(self) -> Self {
-        Self { max_vm_kib: 0, energy_joules: 0, gpu_memory_kib: 0, gpu_percent: 0, ..self }
+        Self { max_vm_kib: 0, energy_joules: 0, gpu_memory_kib: 0, gpu_percent: 0, frequency_khz: 0, ..self }
     }
 
     /// CPU time, microseconds.

@@ -1669,6 +1669,13 @@ fn a_run_is_charged_to_the_association_and_the_qos_of_its_user() {
     let mut nobody = Bench::with(spec());
     nobody.allocate(&["n0"]);
     assert_eq!(charge(&nobody), None, "there is no accounting");
+    let weights = garrick_model::config::BillingWeights::parse("Node=7").unwrap();
+    let mut billed = Bench::with(spec());
+    let billing = [("debug".to_owned(), weights)].into();
+    billed.send(JobInput::Site(Arc::new(JobSite { billing, ..JobSite::default() })));
+    billed.allocate(&["n0"]);
+    let of_nobody = charge(&billed).unwrap();
+    assert_eq!((of_nobody.who.clone(), of_nobody.billing), (None, 7), "job completion says it");
 
     let mut job = Bench::with(JobSpec { qos: Some("High".to_owned()), ..spec() });
     let partition = job.view().partitions[0].clone();
@@ -1767,4 +1774,21 @@ fn a_start_that_came_too_late_to_be_counted_is_refused() {
     assert_eq!(job.send(start), [JobEffect::Tell(Letter::Outcome { pass: 1, accepted: false })]);
     let in_time = StartProposal { answer_by: job.now, ..proposal(7, None, &["n0"]) };
     assert!(outcomes(&job.send(JobInput::Start(Box::new(in_time)))).is_empty(), "nodes are asked");
+}
+
+#[test]
+fn a_run_says_what_the_job_waited_for_and_whether_it_was_backfilled() {
+    let run = |job: &Bench| job.core.record.phase.run().unwrap().clone();
+    let mut job = Bench::with(spec());
+    let considered = |reason| JobInput::Considered { reason, expected: None };
+    job.send(considered(Reason::Licenses));
+    job.send(considered(Reason::Resources));
+    job.allocate(&["n0"]);
+    assert_eq!((run(&job).waited_for, run(&job).backfilled), (Reason::Licenses, false));
+    let mut plain = Bench::with(spec());
+    plain.send(considered(Reason::Priority));
+    plain.send(JobInput::Start(Box::new(StartProposal { backfilled: true, ..proposal(7, None, &["n0"]) })));
+    let attempt = plain.core.leftover().attempt;
+    plain.send(JobInput::Reserved { attempt, node: "n0".into(), result: Ok(Grant::at("n0:6818".into())) });
+    assert_eq!((run(&plain).waited_for, run(&plain).backfilled), (Reason::None, true));
 }

@@ -48,11 +48,13 @@ fn a_job_that_names_nothing_has_the_account_and_qos_of_its_users_default_associa
     for words in ["", "associations", ALL] {
         let record = submitted(words, &entities(), 1001, spec()).unwrap();
         assert_eq!(place(&record), (Some("physics"), Some("normal"), Some(4)), "{words}");
+        assert!(record.resolved.default_qos, "{words}");
         let record = submitted(words, &entities(), 0, spec()).unwrap();
         assert_eq!(place(&record), (Some("root"), Some("normal"), Some(2)), "{words}");
     }
     let record = submitted(ALL, &entities(), 1001, named(Some("PHYSICS"), Some("High"))).unwrap();
     assert_eq!(place(&record), (Some("physics"), Some("high"), Some(4)));
+    assert!(!record.resolved.default_qos);
     let mut long = entities();
     long.associations.get_mut(&AssocId(4)).unwrap().default_qos = Some("long".to_owned());
     assert_eq!(place(&submitted(ALL, &long, 1001, spec()).unwrap()).1, Some("long"));

@@ -265,3 +265,40 @@ fn steps_of_many_runs_are_read_together() {
         }
     });
 }
+
+#[test]
+fn energy_of_steps_is_that_of_their_run_once() {
+    use crate::{testing::reported, usage::Summed};
+    use garrick_accounts::usage::UsageQuestion;
+    use garrick_model::usage::TaskUsage;
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let used = |energy_joules| TaskUsage { energy_joules, ..TaskUsage::default() };
+        let batch = || reported(1, StepKey::BATCH, used(90));
+        let step = |number, joules| reported(1, StepKey::number(number), used(joules));
+        store.keep(&of, Position(0), Position(1), vec![submitted(1), step(0, 30), step(1, 20)]).await.unwrap();
+        // The same again, and more.
+        store.keep(&of, Position(1), Position(2), vec![step(1, 20), batch(), ended(1, 500)]).await.unwrap();
+        store.keep(&of, Position(2), Position(3), vec![step(0, 30)]).await.unwrap();
+        let joules = async || all(&store, &JobFilter::default()).await[0].row.energy.joules();
+        assert_eq!(joules().await, 90);
+        store.keep(&of, Position(3), Position(4), vec![step(2, 50)]).await.unwrap();
+        assert_eq!(joules().await, 100);
+        // A controller's snapshot knows nothing of it.
+        store.snapshot(&of, Position(4), &[record(1, JobSpec::default())], true).await.unwrap();
+        assert_eq!(joules().await, 100);
+        let mut running = record(1, JobSpec::default());
+        running.phase = garrick_events::records::job::Phase::Running(garrick_events::testing::run(
+            garrick_model::view::Allocation::default(),
+            Timestamp(0),
+        ));
+        store.snapshot(&of, Position(4), &[running], true).await.unwrap();
+        let now = Timestamp(100_000);
+        let question = UsageQuestion { start: Timestamp(0), end: Timestamp(50_000), ..UsageQuestion::default() };
+        let part = store.usage(&question, None, None, (now, &mut Summed::default())).await.unwrap();
+        // It runs until now, as its end is now, too.
+        assert_eq!(part.rows[0].sum.of("energy"), 100, "until the end of the window, or now");
+    });
+}

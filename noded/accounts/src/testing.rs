@@ -23,6 +23,7 @@ use garrick_model::{
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason, StepState},
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
     view::{StepOrigin, StepRow, StepRows},
 };
 use serde_bytes::ByteBuf;
@@ -169,6 +170,15 @@ pub(crate) fn ended(id: u32, at: i64) -> ControllerEvent {
 }
 
 pub(crate) fn report(id: u32, keys: impl IntoIterator<Item = StepKey>, state: StepState) -> ControllerEvent {
+    steps(id, keys.into_iter().map(|key| StepRow { state, ..ended_row(key) }).collect())
+}
+
+/// A step that ended and used that.
+pub(crate) fn reported(id: u32, key: StepKey, usage: TaskUsage) -> ControllerEvent {
+    steps(id, vec![StepRow { usage, ..ended_row(key) }])
+}
+
+fn steps(id: u32, rows: Vec<StepRow>) -> ControllerEvent {
     let origin = StepOrigin {
         name: "true".into(),
         uid: 1001,
@@ -181,7 +191,6 @@ pub(crate) fn report(id: u32, keys: impl IntoIterator<Item = StepKey>, state: St
         cpu_freq: None,
         layout: None,
     };
-    let rows = keys.into_iter().map(|key| StepRow { state, ..ended_row(key) }).collect();
     let steps = StepRows { origins: vec![origin], rows, ..StepRows::default() };
     ControllerEvent::Steps { job: JobId(id), sluid: Sluid(id.into()), steps: steps.into() }
 }

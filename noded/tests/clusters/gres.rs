@@ -18,6 +18,17 @@ fn cluster(name: &str, cgroup: &str) -> Cluster {
 
 /// The same with other GRES, and something more about each GPU in `gres.conf`.
 fn cluster_with(name: &str, cgroup: &str, gres: &str, about: &[&str; GPUS]) -> Cluster {
+    cluster_where(name, cgroup, gres, about, |line| line.to_owned())
+}
+
+/// The same with other lines in `slurm.conf`.
+fn cluster_where(
+    name: &str,
+    cgroup: &str,
+    gres: &str,
+    about: &[&str; GPUS],
+    line_of: impl Fn(&str) -> String,
+) -> Cluster {
     let c = Cluster::up(name, &["--nodes", "1", "--cpus", "8", "--memory", "4000"]);
     c.sh("garrick down").ok();
     for n in 0..GPUS {
@@ -30,7 +41,7 @@ fn cluster_with(name: &str, cgroup: &str, gres: &str, about: &[&str; GPUS]) -> C
     let own: Vec<String> = text
         .lines()
         .skip(1)
-        .map(|line| if line.starts_with("NodeName=") { format!("{line} {gres}") } else { line.to_owned() })
+        .map(|line| if line.starts_with("NodeName=") { format!("{line} {gres}") } else { line_of(line) })
         .collect();
     std::fs::write(&conf, format!("{}\nGresTypes=gpu,shard\n", own.join("\n"))).unwrap();
     let line = |(n, about): (usize, &&str)| {
@@ -315,4 +326,64 @@ fn cores_of_a_gpu_are_left_to_jobs_that_have_it() {
     assert_eq!((cpus(&plain).as_deref(), cpus(&with_gpus).as_deref()), (Some("4-7"), Some("0-1")));
     c.sh(&format!("scancel {plain} {with_gpus} {more}")).ok();
     c.await_state(&with_gpus, "CANCELLED");
+}
+
+#[test]
+fn types_of_gpus_are_counted_and_limited_where_the_site_names_them() {
+    let lines = |line: &str| match line.split_once('=') {
+        Some(("ClusterName", _)) => format!(
+            "{line}\nAccountingStorageTRES=gres/gpu:h100,license/matlab\nLicenses=matlab:4\n\
+             AccountingStorageEnforce=associations,limits"
+        ),
+        Some(("PartitionName", _)) => format!("{line} TRESBillingWeights=CPU=1,Mem=0.25G,GRES/gpu=10"),
+        _ => line.to_owned(),
+    };
+    let c = cluster_where("gres-types", "", "Gres=gpu:h100:4", &[""; GPUS], lines);
+    let shown = c.sh("scontrol show config").ok().out;
+    let tracked = shown.lines().find(|line| line.starts_with("AccountingStorageTRES")).unwrap();
+    assert!(tracked.ends_with("fs/disk,vmem,pages,gres/gpu:h100,license/matlab"), "{tracked}");
+    let one = |line: &str| c.sh(line).ok().out.trim().to_owned();
+    c.await_that("the type is a TRES", || one("sacctmgr -nP show tres format=type,name").contains("\ngres|gpu:h100\n"));
+    let user = c.shell("id -un").ok().out.trim().to_owned();
+    c.sh("sacctmgr -i add account lab").ok();
+    c.sh(&format!("sacctmgr -i add user {user} account=lab")).ok();
+    c.sh("sacctmgr -i modify account lab set GrpTRES=gres/gpu:h100=1").ok();
+    c.sh("sacctmgr -i modify qos normal set MaxTRESPerUser=gres/gpu:h100=3").ok();
+    assert_eq!(one("sacctmgr -nP show assoc account=lab user= format=grptres").lines().next(), Some("gres/gpu:h100=1"));
+    assert_eq!(one("sacctmgr -nP show qos normal format=maxtrespu"), "gres/gpu:h100=3");
+    c.fifo("go");
+    let send = || {
+        let asks = ["-A", "lab", "-n1", "--mem=100", "--gres=gpu:h100:1", "-L", "matlab:2", "-o", "/dev/null"];
+        c.run("sbatch", &[&asks[..], &["--wrap", "srun -n1 cat go"]].concat())
+    };
+    c.await_that("the account is known", || {
+        let held = c.run("sbatch", &["-A", "lab", "-H", "-o", "/dev/null", "--wrap", "true"]);
+        held.code == 0 && c.run("scancel", &[held.job()]).code == 0
+    });
+    let [first, second] = [send().ok().job(), send().ok().job()];
+    c.await_state(&first, "RUNNING");
+    let reason = || one(&format!("squeue -h -j {second} -o %T|%r"));
+    c.await_that("the account gets no more", || reason() == "PENDING|AssocGrpGRES");
+    let has = "billing=11,cpu=1,gres/gpu=1,gres/gpu:h100=1,license/matlab=2,mem=100M,node=1";
+    c.await_that("what it has is recorded", || {
+        one(&format!("sacct -nPX -j {first} -o alloctres,reqtres")) == format!("{has}|{has}")
+    });
+    std::fs::write(c.work.join("go"), "go\n").unwrap();
+    c.await_that("its steps are recorded", || {
+        one(&format!("sacct -nP -j {first}.0 -o alloctres")) == "cpu=1,gres/gpu=1,gres/gpu:h100=1,mem=100M,node=1"
+    });
+    c.await_state(&second, "RUNNING");
+    c.sh(&format!("scancel {second}")).ok();
+    // It waited because of the limit until the first had ended.
+    c.await_that("the second is over", || {
+        one(&format!("sacct -nPX -j {second} -o reason,qosreq,flags")) == "AssocGrpGRES||SchedMain,StartReceived"
+    });
+    assert_eq!(one("sacct -nPX -R AssocGrpGRES -a -o jobid"), second);
+    let words = "sreport -nP -t sec -T gres/gpu:h100,billing cluster Utilization start=now-1hour end=now+1hour";
+    let report = one(words);
+    assert!(report.contains("gres/gpu:h100") && report.contains("billing"), "{report}");
+    let bad = c.sh("sacct -q nosuch");
+    assert_eq!(bad.code, 1);
+    assert!(bad.err.contains("You gave a bad qos 'nosuch'"), "{}", bad.err);
+    c.down();
 }

@@ -74,7 +74,7 @@ fn jobs_and_steps_are_shown_from_their_records() {
     let used = c.sh(&format!("garrick efficiency {job}")).ok().out;
     assert!(used.starts_with(&format!("{job} steps of {user}: FAILED\n  CPU ")), "{used}");
     let of_user = c.sh(&format!("garrick efficiency --user {user} -P")).ok().out;
-    assert!(of_user.starts_with("JobID|JobName|State|Elapsed|CPUEff|MemEff|TimeEff\n"), "{of_user}");
+    assert!(of_user.starts_with("JobID|JobName|State|Elapsed|CPUEff|MemEff|GPUEff|TimeEff\n"), "{of_user}");
     assert!(of_user.contains(&format!("\n{job}|steps|FAILED|")), "{of_user}");
     assert_eq!(c.sh("seff 99999").code, 2);
     c.down();

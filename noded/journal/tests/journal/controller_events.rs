@@ -20,8 +20,10 @@ use garrick_events::{
 };
 use garrick_model::{
     config::{DynamicNode, PartitionChange, Whereabouts},
+    cpu_freq::{CpuFreq, Frequency, Governor},
     crontab::{Crontab, CrontabJob},
     entities::association::AssocId,
+    gres::GresCount,
     ids::{ArrayTask, JobId, NodeIndex, RequestId, Sluid, StepKey},
     mail::Mail,
     messages::{command::JobChange, node::RequeuePolicy},
@@ -30,7 +32,7 @@ use garrick_model::{
     reservation::{AccessList, Reservation, ReservationFlag},
     resources::{MemoryMib, MemoryRequest},
     spec::{
-        ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, OpenMode, ResourceLimit,
+        ArraySpec, Dependencies, Dependency, DependencyKind, Distribution, JobKind, JobSpec, NodeCount, OpenMode, ResourceLimit,
         Sharing, SignalWarning,
     },
     state::{ExitStatus, JobState, NodePower, PowerRequest, Reason, StepState},
@@ -1063,6 +1065,28 @@ pub fn step_usage() -> Vec<ControllerEvent> {
     vec![submitted(71), steps(71, StepRow { usage: result.usage, spread: result.spread, ..step_row() })]
 }
 
+/// And of what accounting keeps of runs and steps besides.
+pub fn accounted() -> Vec<ControllerEvent> {
+    let job = |event| ControllerEvent::Job { job: JobId(71), event: Box::new(event) };
+    let mut submitted = record(71, plain_spec());
+    (submitted.resolved.billing, submitted.resolved.default_qos) = (Some(12), true);
+    submitted.first_run = Some(sluid(3));
+    let started = Run { backfilled: true, waited_for: Reason::Dependency, ..run(&["n1"]) };
+    let gpus = |kind: &str| GresCount { name: "gpu".into(), kind: Some(kind.into()), count: 2 };
+    let row = StepRow { memory: MemoryMib(300), gres: vec![gpus("h100"), gpus("a100")], ..step_row() };
+    let origin = StepOrigin {
+        cpu_freq: Some(CpuFreq::Range(Frequency::Khz(1_200_000), Frequency::High, Governor::OnDemand)),
+        layout: Some(Distribution::Plane(2)),
+        ..step_origin()
+    };
+    let rows = StepRows { origins: vec![origin], rows: vec![row], ..StepRows::default() };
+    vec![
+        job(JobEvent::Submitted(Box::new(submitted))),
+        job(JobEvent::Allocated(Box::new(started))),
+        ControllerEvent::Steps { job: JobId(71), sluid: sluid(71), steps: PackedSteps::pack(&rows) },
+    ]
+}
+
 fn submitted(job: u32) -> ControllerEvent {
     let event = Box::new(JobEvent::Submitted(Box::new(record(job, plain_spec()))));
     ControllerEvent::Job { job: JobId(job), event }
@@ -1089,8 +1113,8 @@ fn step_row() -> StepRow {
     }
 }
 
-fn steps(job: u32, row: StepRow) -> ControllerEvent {
-    let origin = StepOrigin {
+fn step_origin() -> StepOrigin {
+    StepOrigin {
         name: "count \"it\"".into(),
         uid: 1001,
         partition: "debug".into(),
@@ -1101,8 +1125,11 @@ fn steps(job: u32, row: StepRow) -> ControllerEvent {
         priority: 0,
         cpu_freq: None,
         layout: None,
-    };
-    let rows = StepRows { origins: vec![origin], rows: vec![row], ..StepRows::default() };
+    }
+}
+
+fn steps(job: u32, row: StepRow) -> ControllerEvent {
+    let rows = StepRows { origins: vec![step_origin()], rows: vec![row], ..StepRows::default() };
     ControllerEvent::Steps { job: JobId(job), sluid: sluid(job.into()), steps: PackedSteps::pack(&rows) }
 }
 

@@ -280,6 +280,12 @@ fn what_tasks_used_reads_back_from_journals_of_both_kinds() {
 }
 
 #[test]
+fn what_accounting_keeps_of_runs_and_steps_in_a_controllers_journal_of_version_2_reads_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-accounted.journal"));
+    assert_same(&read, &controller_events::accounted());
+}
+
+#[test]
 fn pieces_beside_the_log_in_a_controllers_journal_of_version_2_read_back() {
     let read: Vec<ControllerEvent> = all(&sample("version-2-beside.journal"));
     assert_same(&read, &controller_events::beside());
@@ -652,6 +658,13 @@ fn make_the_samples_of_what_tasks_used() {
     replace(&sample("version-1-steps-usage.journal"), step_events::used()).unwrap();
     let path = sample("version-2-step-usage.journal");
     garrick_journal::replace_as(&path, Form::Epoch(7), controller_events::step_usage()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-accounted.journal, by hand"]
+fn make_the_sample_of_what_accounting_keeps() {
+    let path = sample("version-2-accounted.journal");
+    garrick_journal::replace_as(&path, Form::Epoch(7), controller_events::accounted()).unwrap();
 }
 
 #[test]

@@ -316,6 +316,7 @@ pub fn used() -> Vec<StepEvent> {
             energy_joules: 12,
             gpu_memory_kib: 4096,
             gpu_percent: 90,
+            frequency_khz: 0,
         };
         let mut used = StepUsage::new(2);
         used.add(0, 0, task(5, 6977));

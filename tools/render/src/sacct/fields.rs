@@ -344,7 +344,9 @@ pub static FIELDS: &[Field] = &[
     text("AllocTRES", 10, alloc_tres),
     text("AssocID", 7, |e, _| number_of(e.row.association.map(|id| id.0))),
     one!("AveCPU", 10, Cpu, Average, Value),
-    text("AveCPUFreq", 10, |e, _| of_step(e, |_| "0".to_owned())),
+    text("AveCPUFreq", 10, |e, set| {
+        of_step(e, |step| set.units.khz(step.usage.frequency_khz.checked_div(step.tasks.into()).unwrap_or(0)))
+    }),
     one!("AveDiskRead", 14, Read, Average, Value),
     one!("AveDiskWrite", 14, Written, Average, Value),
     one!("AvePages", 10, Pages, Average, Value),

@@ -194,6 +194,9 @@ fn every_field_has_slurms_form() {
         ("Flags", "SchedMain,StartReceived;;;SchedMain,StartReceived;;SchedMain,StartReceived"),
         ("ConsumedEnergy", "0;0;0;0;0;0"),
         ("Layout", ";Unknown;Unknown;;Unknown;"),
+        ("QOSREQ", ";;;;;"),
+        ("Exclusive", "NO;;;NO;;NO"),
+        ("OverSubscribe", "NO;;;NO;;NO"),
     ] {
         assert_eq!(values(three(), field), want, "{field}");
     }
@@ -345,4 +348,68 @@ fn all_formats_name_fields() {
     // Every value is one line, of whatever is shown.
     assert_eq!(listed(vec![job_12()], "all").lines().count(), 10);
     assert!(Efficiency::of(&job_12(), at(0)).ran());
+}
+
+#[test]
+fn numbers_and_requests_of_a_job_are_told() {
+    use garrick_accounts::row::RowIds;
+    use garrick_model::{
+        cpu_freq::{CpuFreq, Frequency, Governor},
+        entities::association::AssocId,
+        ids::Sluid,
+        spec::{Distribution, Sharing},
+        state::Reason,
+    };
+    let row = JobRow {
+        association: Some(AssocId(16)),
+        ids: RowIds { qos: Some(1), wckey: Some(4), reservation: Some(7) },
+        default_qos: false,
+        first_run: Some(Sluid(13_134_335_027_115_551_744)),
+        backfilled: true,
+        waited_for: Reason::Dependency,
+        sharing: Sharing::User,
+        cpu_freq: Some(CpuFreq::Fixed(Frequency::High)),
+        ..job(14, "lic", 15, 18)
+    };
+    let range = CpuFreq::Range(Frequency::Khz(1_200_000), Frequency::Khz(2_440_000), Governor::OnDemand);
+    let block = StepRecord { layout: Some(Distribution::Block), tasks: 4, ..step(&row, "0", "a") };
+    let used = TaskUsage { frequency_khz: 4 * 2_440_000, ..TaskUsage::default() };
+    let block = StepRecord { usage: used, ..block };
+    let one = StepRecord { layout: Some(Distribution::Block), cpu_freq: Some(range), ..step(&row, "1", "b") };
+    let such = || vec![with_steps(row.clone(), [step(&row, "batch", "batch"), block.clone(), one.clone()])];
+    for (field, want) in [
+        ("AssocID", "16;16;16;16"),
+        ("QOSRAW", "1;;;"),
+        ("WCKeyID", "4;;;"),
+        ("ReservationId", "7;;;"),
+        ("QOSREQ", "normal;;;"),
+        ("Exclusive", "USER;;;"),
+        ("Reason", "Dependency;;;"),
+        ("Flags", "SchedBackfill,StartReceived;;;"),
+        ("ReqCPUFreqMin", "Unknown;0;Unknown;1.20M"),
+        ("ReqCPUFreqMax", "High;0;Unknown;2.44M"),
+        ("ReqCPUFreqGov", "UserSpace;0;Unknown;OnDemand"),
+        ("Layout", ";Unknown;Block;Cyclic"),
+        ("AveCPUFreq", ";0;2.44M;0"),
+    ] {
+        assert_eq!(values(such(), field), want, "{field}");
+    }
+    assert!(values(such(), "OriginalSLUID").starts_with(&Sluid(13_134_335_027_115_551_744).to_string()));
+    let chosen = |choice: &crate::sacct::choice::Choice| choice.rows(such()).len();
+    let mut of = choice();
+    of.associations = vec!["16".into()];
+    of.reasons = vec!["dependency".into()];
+    of.flags = vec![Flag::SchedBackfill];
+    assert_eq!(chosen(&of), 1);
+    of.associations = vec!["15".into(), "x".into()];
+    assert_eq!(chosen(&of), 0);
+}
+
+#[test]
+fn energy_of_a_run_is_among_what_it_had() {
+    let mut row = job(24, "susp", 15, 22);
+    row.energy.add(garrick_model::ids::StepNum::Batch, 90);
+    row.energy.add(garrick_model::ids::StepNum::Number(0), 50);
+    let jobs = vec![with_steps(row.clone(), [step(&row, "0", "sleep")])];
+    assert_eq!(values(jobs, "alloctres"), "billing=1,cpu=1,energy=90,mem=100M,node=1;cpu=1,mem=100M,node=1");
 }

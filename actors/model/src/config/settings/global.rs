@@ -358,7 +358,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         "weight of the partition factor").shown_if(Config::multifactor),
     key!("PriorityWeightQOS", "0", priority.qos: WEIGHT, "weight of the priority of the QOS").shown_if(Config::multifactor),
     Key::honoured("PriorityWeightTRES", "", |c, text| c.priority.set_tres(text),
-        "weights of CPUs, memory, nodes and billing")
+        "weights of CPUs, memory, nodes, billing, `GRES/name`, `GRES/name:type` and `license/name`")
         .shown(Show::Value(|c| Text(NULL).show(&c.priority.tres_text)))
         .shown_if(Config::multifactor),
     Key::honoured("PrivateData", "none", |c, text| private::private_data(&mut c.private_data, text),
