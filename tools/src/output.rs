@@ -142,12 +142,40 @@ pub fn stdout(render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Resu
     if !io::stdout().is_terminal() {
         return stdout_as_is(render);
     }
-    let mut text = Vec::new();
-    let rendered = render(&mut text);
-    let mut out = io::stdout().lock();
-    out.write_all(&masked(&text))?;
-    out.flush()?;
-    rendered
+    stdout_as_is(|out| {
+        let mut lines = Masked { out, begun: Vec::new() };
+        let rendered = render(&mut lines);
+        rendered.and(lines.end())
+    })
+}
+
+/// Writes lines with their control characters masked, each when it is whole.
+struct Masked<'o> {
+    out: &'o mut dyn Write,
+    /// A line that is not whole.
+    begun: Vec<u8>,
+}
+
+impl Masked<'_> {
+    fn end(&mut self) -> io::Result<()> {
+        self.out.write_all(&masked(&std::mem::take(&mut self.begun)))
+    }
+}
+
+impl Write for Masked<'_> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.begun.extend_from_slice(text);
+        if let Some(last) = self.begun.iter().rposition(|byte| *byte == b'\n') {
+            let begun = self.begun.split_off(last + 1);
+            self.end()?;
+            self.begun = begun;
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// As [`stdout`], with every byte as it is: for the output of jobs and steps.
@@ -208,6 +236,18 @@ mod tests {
         );
         for text in ["", "as it is", " (os error x)", "ends (os error 2"] {
             assert_eq!(without_numbers(text), text);
+        }
+    }
+
+    #[test]
+    fn lines_are_masked_as_they_come() {
+        let hostile = "a\u{1b}]0;x\u{7}b\nc\td\u{9b}31m é\r\nlast\u{1b}";
+        for at in 0..=hostile.len() {
+            let mut written = Vec::new();
+            let mut lines = Masked { out: &mut written, begun: Vec::new() };
+            let (first, second) = hostile.as_bytes().split_at(at);
+            lines.write_all(first).and_then(|()| lines.write_all(second)).and_then(|()| lines.end()).unwrap();
+            assert_eq!(written, masked(hostile.as_bytes()));
         }
     }
 

@@ -17,6 +17,8 @@ pub const CONF: &str = "conf";
 pub const CONTROLLER: &str = "ctl.sock";
 /// That of the service of accounting.
 pub const ACCOUNTING: &str = "accounting.door";
+/// What a daemon says to a user of whom too many connections are open. He may come back.
+pub const TOO_MANY: &str = "busy: too many connections of this user are open, try again";
 /// Characters of the SLUID in a name: a path has 107 bytes at most, and a job's runs follow each other.
 const SLUID_TAIL: usize = 6;
 

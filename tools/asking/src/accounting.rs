@@ -2,7 +2,8 @@
 
 use crate::{
     Asker,
-    cluster::{Cluster, ClusterError},
+    cluster::{Answer, Cluster, ClusterError},
+    patience::{FIRST_PAUSE, jittered, random},
 };
 use garrick_accounts::{
     event::{EventQuestion, EventRow},
@@ -14,10 +15,16 @@ use garrick_accounts::{
 };
 use garrick_frame::DoorClient;
 use garrick_model::{entities::Entities, time::Timestamp};
-use std::time::Duration;
+use std::{
+    io, thread,
+    time::{Duration, Instant},
+};
 
 /// How long the service may be silent: where an answer takes longer it says that it works on it.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Between two tries of one who has too many connections.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A question that was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +38,9 @@ pub enum AccountsError {
     /// The service does not answer it.
     #[error("{}", words(.0))]
     Refused(AccountsRefusal),
+    /// What it answered was not taken by who asked.
+    #[error("{0}")]
+    NotTaken(io::Error),
 }
 
 impl AccountsError {
@@ -75,7 +85,14 @@ impl Accounts {
         if !cluster.config().accounting {
             return Err(AccountsError::Off);
         }
-        let mut door = cluster.connect_accounting(asker.program())?;
+        let begun = Instant::now();
+        let mut door = in_turn(
+            || cluster.connect_accounting(asker.program()),
+            |pause| {
+                thread::sleep(pause);
+                begun.elapsed() < PATIENCE
+            },
+        )?;
         door.set_timeout(Some(PATIENCE)).map_err(ClusterError::from)?;
         Ok(Self { cluster, door })
     }
@@ -106,12 +123,31 @@ impl Accounts {
         }
     }
 
-    /// All rows of a filter, page by page.
+    /// All rows of a filter.
     ///
     /// # Errors
     /// As [`Self::ask`].
     pub fn jobs(&mut self, filter: &JobFilter, steps: bool) -> Result<Rows, AccountsError> {
-        collect(filter, steps, &mut |request| self.ask(request))
+        let mut jobs = Vec::new();
+        let at = self.each_job(filter, steps, &mut |job, _| {
+            jobs.push(job);
+            Ok(())
+        })?;
+        Ok(Rows { jobs, at })
+    }
+
+    /// Gives the rows of a filter one after the other, by cluster, job and run, each with the time at which the service told it. A
+    /// page of them is held at most, and of the steps of a run all. When the service told the last ones.
+    ///
+    /// # Errors
+    /// As [`Self::ask`]; those of `take`, as [`AccountsError::NotTaken`].
+    pub fn each_job(
+        &mut self,
+        filter: &JobFilter,
+        steps: bool,
+        take: &mut dyn FnMut(JobWithSteps, Timestamp) -> io::Result<()>,
+    ) -> Result<Timestamp, AccountsError> {
+        each_job(filter, steps, &mut |request| self.ask(request), take)
     }
 
     /// All entities that the user may see.
@@ -238,13 +274,31 @@ impl Accounts {
     }
 }
 
+/// Tries until it is not turned away as one of too many of the user's. `pause` waits for so long; false: not any more.
+fn in_turn<T>(mut attempt: impl FnMut() -> Answer<T>, mut pause: impl FnMut(Duration) -> bool) -> Answer<T> {
+    let mut next = FIRST_PAUSE;
+    loop {
+        match attempt() {
+            Err(error) if error.is_one_of_too_many() => {
+                if !pause(jittered(next, random())) {
+                    return Err(error);
+                }
+                next = (2 * next).min(LONGEST_PAUSE);
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Puts the pages of an answer together: a run whose steps are spread over pages is one.
-fn collect(
+fn each_job(
     filter: &JobFilter,
     steps: bool,
     ask: &mut dyn FnMut(&AccountsRequest) -> Result<AccountsReply, AccountsError>,
-) -> Result<Rows, AccountsError> {
-    let mut all: Vec<JobWithSteps> = Vec::new();
+    take: &mut dyn FnMut(JobWithSteps, Timestamp) -> io::Result<()>,
+) -> Result<Timestamp, AccountsError> {
+    // The last one of a page may go on in the next one.
+    let mut last: Option<JobWithSteps> = None;
     let mut after = None;
     loop {
         let request = AccountsRequest::Jobs { filter: Box::new(filter.clone()), steps, after: after.clone() };
@@ -252,15 +306,63 @@ fn collect(
             return Err(ClusterError::Unexpected("accounts").into());
         };
         for job in jobs {
-            match all.last_mut().filter(|last| last.row.sluid == job.row.sluid && last.row.cluster == job.row.cluster) {
-                Some(last) => last.steps.extend(job.steps),
-                None => all.push(job),
+            match &mut last {
+                Some(last) if last.row.sluid == job.row.sluid && last.row.cluster == job.row.cluster => {
+                    last.steps.extend(job.steps);
+                }
+                last => {
+                    if let Some(whole) = last.replace(job) {
+                        take(whole, at).map_err(AccountsError::NotTaken)?;
+                    }
+                }
             }
         }
         match next {
             // A page without rows has only passed over some. One that goes nowhere would be asked for without end.
             Some(next) if after.as_ref() != Some(&next) => after = Some(next),
-            _ => return Ok(Rows { jobs: all, at }),
+            _ => {
+                last.map_or(Ok(()), |whole| take(whole, at)).map_err(AccountsError::NotTaken)?;
+                return Ok(at);
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use garrick_frame::{DoorError, PROTOCOL};
+    use garrick_model::doors;
+
+    fn refused(reason: &str) -> ClusterError {
+        DoorError::Refused { path: "door".into(), reason: reason.to_owned(), versions: PROTOCOL }.into()
+    }
+
+    #[test]
+    fn one_of_too_many_waits_for_its_turn_until_it_has_no_patience_left() {
+        let (mut tries, mut pauses) = (0, Vec::new());
+        let attempt = || {
+            tries += 1;
+            if tries < 6 { Err(refused(doors::TOO_MANY)) } else { Ok(tries) }
+        };
+        let told = in_turn(attempt, |pause| {
+            pauses.push(pause);
+            true
+        });
+        assert_eq!((told.unwrap(), pauses.len()), (6, 5));
+        assert!(pauses.iter().all(|pause| *pause >= FIRST_PAUSE && *pause <= 2 * LONGEST_PAUSE), "{pauses:?}");
+        let mut left = 3;
+        let told = in_turn(
+            || Err::<(), _>(refused(doors::TOO_MANY)),
+            |_| {
+                left -= 1;
+                left > 0
+            },
+        );
+        assert!(told.unwrap_err().is_one_of_too_many() && left == 0);
+        // Whoever is turned away for another reason does not wait.
+        let told = in_turn(|| Err::<(), _>(refused("no")), |_| panic!("it waits"));
+        assert!(!told.unwrap_err().is_one_of_too_many());
     }
 }

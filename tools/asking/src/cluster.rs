@@ -76,6 +76,11 @@ impl ClusterError {
         }
     }
 
+    /// The user has too many connections to that daemon: others of his have to end first.
+    pub fn is_one_of_too_many(&self) -> bool {
+        matches!(self, Self::Door(DoorError::Refused { reason, .. }) if reason == doors::TOO_MANY)
+    }
+
     /// Asking again may help: nobody answered, the answer got lost, or the daemon is busy or has lost its controller.
     pub fn is_passing(&self) -> bool {
         match self {
@@ -284,7 +289,8 @@ impl Cluster {
         if doors.is_empty() { self.doors_in(&self.noted_folders()) } else { doors }
     }
 
-    /// Opens a conversation with the service of accounting: at its own door, or by way of a daemon of this host.
+    /// Opens a conversation with the service of accounting: at its own door, or by way of a daemon of this host. Where too many of the
+    /// user's are open, that is the error ([`ClusterError::is_one_of_too_many`]).
     pub fn connect_accounting(&self, program: &str) -> Answer<DoorClient> {
         let own = self.run_folders.iter().map(|folder| folder.join(doors::ACCOUNTING)).filter(|door| door.exists());
         let mut tried = Vec::new();
@@ -294,7 +300,11 @@ impl Cluster {
                 Ok(client) => {
                     tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid))
                 }
-                Err(error) => tried.push(error.to_string()),
+                Err(error) => match ClusterError::from(error) {
+                    busy if busy.is_one_of_too_many() => return Err(busy),
+                    ClusterError::Door(error) => tried.push(error.to_string()),
+                    other => return Err(other),
+                },
             }
         }
         Err(ClusterError::NoDaemon { conf: self.conf().to_owned(), tried })

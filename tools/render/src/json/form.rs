@@ -57,18 +57,85 @@ impl Form {
         self.write_as_is(out, &document)
     }
 
-    /// Writes a document of `sacct`, whose jobs are others than those of the controller.
-    pub fn write_accounting(self, out: &mut dyn Write, mut document: Value) -> io::Result<()> {
+    /// A document of `sacct` whose jobs are written one by one. `document` has none of them yet.
+    pub fn of_accounting(self, document: Value) -> io::Result<Listed> {
+        Listed::of(self, "jobs", document)
+    }
+
+    /// A job of such a document as text.
+    pub fn accounting_job(self, mut job: Value) -> io::Result<Vec<u8>> {
+        // Those of accounting are others than those of the controller.
         if self.version == Version::V44
-            && let Some(Value::Array(jobs)) = document.get_mut("jobs")
+            && let Value::Object(job) = &mut job
         {
-            jobs.iter_mut().filter_map(Value::as_object_mut).for_each(accounting_job);
+            accounting_job(job);
         }
-        self.write_as_is(out, &document)
+        self.item(&job)
+    }
+
+    /// An item of a list of a document, as it stands there.
+    fn item(self, item: &Value) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        if self.yaml {
+            text.push(b'-');
+            yaml(&mut text, item, 2, false)?;
+            return Ok(text);
+        }
+        let alone = serde_json::to_string_pretty(item)?;
+        // Texts in it have no newlines as such.
+        text.extend_from_slice(alone.replace('\n', "\n    ").as_bytes());
+        Ok(text)
     }
 
     fn write_as_is(self, out: &mut dyn Write, document: &Value) -> io::Result<()> {
         if self.yaml { write_yaml(out, document) } else { super::write(out, document) }
+    }
+}
+
+/// A document whose list is too long to be held: its items are written as they come, the same bytes as of the whole document.
+#[derive(Debug)]
+pub struct Listed {
+    /// Before the first item, and between two.
+    before: Vec<u8>,
+    between: &'static [u8],
+    behind: Vec<u8>,
+    /// Without items.
+    empty: Vec<u8>,
+    has_items: bool,
+}
+
+impl Listed {
+    /// What stands around that list of the document, which is empty there.
+    fn of(form: Form, list: &str, mut document: Value) -> io::Result<Self> {
+        /// No other text of a document is that.
+        const ITEM: &str = "the items of the list";
+        let text = |document: &Value| {
+            let mut text = Vec::new();
+            form.write_as_is(&mut text, document).map(|()| text)
+        };
+        let empty = text(&document)?;
+        let item = Value::from(ITEM);
+        let stands = form.item(&item)?;
+        document[list] = Value::Array(vec![item]);
+        let around = text(&document)?;
+        // The list comes before all that is not the program's own.
+        let at = around.windows(stands.len()).position(|part| part == stands);
+        let at = at.ok_or_else(|| io::Error::other("a document without its list"))?;
+        let between: &[u8] = if form.yaml { b"" } else { b",\n    " };
+        let (before, behind) = (around[..at].to_vec(), around[at + stands.len()..].to_vec());
+        Ok(Self { before, between, behind, empty, has_items: false })
+    }
+
+    /// Writes the next item.
+    pub fn write(&mut self, out: &mut dyn Write, item: &[u8]) -> io::Result<()> {
+        out.write_all(if self.has_items { self.between } else { &self.before })?;
+        self.has_items = true;
+        out.write_all(item)
+    }
+
+    /// Writes what stands behind the last item.
+    pub fn end(self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(if self.has_items { &self.behind } else { &self.empty })
     }
 }
 
@@ -277,6 +344,23 @@ mod tests {
         assert!(quoted.iter().all(|text| scalar(text).starts_with('\'')), "{quoted:?}");
         for plain in ["-x", "a,b*c%@", "123", "true", "N/A", "00:05:00"] {
             assert_eq!(scalar(plain), plain);
+        }
+    }
+
+    #[test]
+    fn a_document_whose_items_come_one_by_one_has_the_bytes_of_the_whole() {
+        let item = |n: u32| json!({"name": format!("job\n{n}"), "list": [n, {"deep": [{}]}], "none": [], "o": {}});
+        let document = |items: Vec<Value>| json!({"errors": [], "jobs": items, "meta": {"command": ["sacct", "x"]}});
+        for form in [false, true].map(|yaml| Form { yaml, ..Form::default() }) {
+            for count in 0..4 {
+                let items: Vec<Value> = (0..count).map(item).collect();
+                let (mut whole, mut written) = (Vec::new(), Vec::new());
+                form.write_as_is(&mut whole, &document(items.clone())).unwrap();
+                let mut listed = Listed::of(form, "jobs", document(Vec::new())).unwrap();
+                items.iter().for_each(|job| listed.write(&mut written, &form.item(job).unwrap()).unwrap());
+                listed.end(&mut written).unwrap();
+                assert_eq!(String::from_utf8(written).unwrap(), String::from_utf8(whole).unwrap());
+            }
         }
     }
 

@@ -13,7 +13,7 @@ mod statistics;
 mod step;
 
 pub use config::{Ping, config, pings};
-pub use form::{Form, Version};
+pub use form::{Form, Listed, Version};
 pub use job::{job_states, jobs};
 pub use license::licenses;
 pub use node::nodes;

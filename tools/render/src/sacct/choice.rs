@@ -14,11 +14,12 @@ use garrick_accounts::{
 };
 use garrick_model::{
     entities::association::AssocId,
+    ids::{JobId, Sluid},
     state::JobState,
     time::{TimeLimit, Timestamp},
     usage::TaskUsage,
 };
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::ops::RangeInclusive;
 
 /// Which rows are shown.
 #[derive(Clone, Debug)]
@@ -214,22 +215,13 @@ impl Choice {
         })
     }
 
-    /// The rows to show, in order: by submission, arrays behind other jobs of the same moment, by task. Of a job's runs only the
-    /// newest, unless all are asked for.
-    pub fn rows(&self, rows: Vec<JobWithSteps>) -> Vec<JobWithSteps> {
-        let mut rows: Vec<JobWithSteps> = rows.into_iter().filter(|job| self.takes(&job.row)).collect();
-        if !self.duplicates {
-            let mut newest = BTreeMap::new();
-            for JobWithSteps { row, .. } in &rows {
-                let known = newest.entry((row.cluster.clone(), row.job)).or_insert(row.sluid);
-                *known = row.sluid.max(*known);
-            }
-            rows.retain(|JobWithSteps { row, .. }| newest.get(&(row.cluster.clone(), row.job)) == Some(&row.sluid));
-        }
-        rows.sort_by_key(|JobWithSteps { row, .. }| {
-            let array = row.array_task.map(|task| (task.array_job, task.index));
-            (row.submit.secs(), array, row.job, row.sluid)
-        });
+    /// The rows to show, in order ([`Place`]). Of a job's runs only the newest, unless all are asked for.
+    pub fn rows(&self, mut rows: Vec<JobWithSteps>) -> Vec<JobWithSteps> {
+        rows.sort_by(|a, b| run_of(&a.row).cmp(&run_of(&b.row)));
+        let mut shown = Shown::of(self);
+        let mut rows: Vec<JobWithSteps> = rows.into_iter().filter_map(|row| shown.next(row)).collect();
+        rows.extend(shown.last());
+        rows.sort_by_key(|job| Place::of(&job.row));
         rows
     }
 
@@ -254,6 +246,64 @@ impl Choice {
         let of_job = parts.into_iter().filter(|_| whole).map(|part| Entry { row, part, used });
         let of_steps = steps.into_iter().map(|step| Entry { row, part: Part::Step(step), used: step.usage });
         of_job.chain(of_steps).collect()
+    }
+}
+
+/// What rows come by.
+fn run_of(row: &JobRow) -> (&str, JobId, Sluid) {
+    (&row.cluster, row.job, row.sluid)
+}
+
+/// Those of rows that are shown, as they come: by cluster, job and run. Of a job's runs only the newest that fits, unless all are
+/// asked for. One row is held until it is known that no newer run of its job follows.
+#[derive(Debug)]
+pub struct Shown<'c> {
+    choice: &'c Choice,
+    newest: Option<JobWithSteps>,
+}
+
+impl<'c> Shown<'c> {
+    /// Of that choice.
+    pub const fn of(choice: &'c Choice) -> Self {
+        Self { choice, newest: None }
+    }
+
+    /// The next row came. The one that is certain by that, if any.
+    pub fn next(&mut self, job: JobWithSteps) -> Option<JobWithSteps> {
+        if !self.choice.takes(&job.row) {
+            return None;
+        }
+        if self.choice.duplicates {
+            return Some(job);
+        }
+        let (cluster, id) = (job.row.cluster.clone(), job.row.job);
+        let before = self.newest.replace(job)?;
+        (before.row.cluster != cluster || before.row.job != id).then_some(before)
+    }
+
+    /// No more come: the one that was held.
+    pub const fn last(&mut self) -> Option<JobWithSteps> {
+        self.newest.take()
+    }
+}
+
+/// Where a row stands: by submission, arrays behind other jobs of the same second, by task. Places are compared byte by byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(pub [u8; 29]);
+
+impl Place {
+    /// That of a row.
+    pub fn of(row: &JobRow) -> Self {
+        let task = row.array_task.map_or((0, 0), |task| (task.array_job.0, task.index));
+        let mut bytes = [0; 29];
+        // Times before 1970 come first.
+        bytes[..8].copy_from_slice(&(row.submit.secs().cast_unsigned() ^ (1 << 63)).to_be_bytes());
+        bytes[8] = row.array_task.is_some().into();
+        bytes[9..13].copy_from_slice(&task.0.to_be_bytes());
+        bytes[13..17].copy_from_slice(&task.1.to_be_bytes());
+        bytes[17..21].copy_from_slice(&row.job.0.to_be_bytes());
+        bytes[21..].copy_from_slice(&row.sluid.0.to_be_bytes());
+        Self(bytes)
     }
 }
 

@@ -69,7 +69,7 @@ fn states_are_those_of_the_window() {
 #[test]
 fn of_several_runs_the_newest_that_fits_is_shown() {
     let first = JobRow { state: JobState::Cancelled, requeued: true, ..job(25, "rq", 21, 23) };
-    let second = JobRow { sluid: garrick_model::ids::Sluid(first.sluid.0 + 9), restarts: 1, ..job(25, "rq", 144, 150) };
+    let second = JobRow { sluid: Sluid(first.sluid.0 + 9), restarts: 1, ..job(25, "rq", 144, 150) };
     let rows = [second, first];
     let runs = |choice: &Choice| {
         let rows = rows.iter().map(|row| with_steps(row.clone(), [])).collect();
@@ -92,6 +92,25 @@ fn rows_are_in_the_order_of_their_submission_with_arrays_last() {
     assert_eq!(ids(&choice(), &rows), [3, 14, 18, 19, 9]);
     let later = JobRow { submit: at(4), ..rows[1].clone() };
     assert_eq!(ids(&choice(), &[later, rows[0].clone()]), [9, 14]);
+}
+
+#[test]
+fn places_are_in_the_order_of_what_they_are_of() {
+    let task = |id, index, submit| JobRow {
+        array_task: Some(ArrayTask { array_job: JobId(9), index }),
+        submit: at(submit),
+        ..job(id, "arr", 9, 11)
+    };
+    let one = |id, submit| JobRow { submit: at(submit), ..job(id, "x", 9, 11) };
+    let before_1970 = JobRow { submit: Timestamp(-5000), ..job(1, "x", 9, 11) };
+    let newer = JobRow { sluid: Sluid(one(2, 0).sluid.0 + 1), ..one(2, 0) };
+    let rows =
+        [before_1970, one(300, -1), one(2, 0), newer, one(300, 0), task(400, 1, 0), task(70_000, 2, 0), one(1, 1)];
+    let key =
+        |row: &JobRow| (row.submit.secs(), row.array_task.map(|task| (task.array_job, task.index)), row.job, row.sluid);
+    for (a, b) in rows.iter().zip(&rows[1..]) {
+        assert!(key(a) < key(b) && Place::of(a) < Place::of(b), "{a:?} {b:?}");
+    }
 }
 
 fn named(word: NamedJob) -> Choice {

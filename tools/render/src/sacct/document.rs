@@ -36,14 +36,15 @@ pub struct Setting<'s> {
     pub user: &'s dyn Fn(u32) -> String,
 }
 
-/// The document of these jobs.
-pub fn jobs(rows: &[JobWithSteps], choice: &Choice, meta: &Meta, set: &Setting<'_>) -> Value {
-    let mut meta = document("jobs", rows.iter().map(|row| job(row, choice, set)).collect(), None, meta);
+/// The document, without its jobs.
+pub fn empty(meta: &Meta) -> Value {
+    let mut meta = document("jobs", Vec::new(), None, meta);
     meta["meta"]["plugin"]["accounting_storage"] = json!("accounting_storage/slurmdbd");
     meta
 }
 
-fn job(of: &JobWithSteps, choice: &Choice, set: &Setting<'_>) -> Value {
+/// A job of it.
+pub fn job(of: &JobWithSteps, choice: &Choice, set: &Setting<'_>) -> Value {
     let row = &of.row;
     let steps: Vec<Entry<'_>> =
         choice.entries(of).into_iter().filter(|entry| matches!(entry.part, Part::Step(_))).collect();
@@ -280,8 +281,19 @@ mod tests {
         format!("u{uid}")
     }
 
+    fn written(rows: &[JobWithSteps], form: Form) -> Value {
+        let mut written = Vec::new();
+        let mut listed = form.of_accounting(empty(&meta())).unwrap();
+        for row in rows {
+            let job = super::job(row, &choice(), &Setting { now: at(100), user: &user });
+            listed.write(&mut written, &form.accounting_job(job).unwrap()).unwrap();
+        }
+        listed.end(&mut written).unwrap();
+        serde_json::from_slice(&written).unwrap()
+    }
+
     fn made(rows: &[JobWithSteps]) -> Value {
-        jobs(rows, &choice(), &meta(), &Setting { now: at(100), user: &user })
+        written(rows, Form::default())
     }
 
     #[test]
@@ -290,9 +302,7 @@ mod tests {
             (Version::V44, include_str!("../json/shapes/v0.0.44.json")),
             (Version::V45, include_str!("../json/shapes/v0.0.45.json")),
         ] {
-            let mut written = Vec::new();
-            Form { version, yaml: false }.write_accounting(&mut written, made(&[job_12()])).unwrap();
-            let document: Value = serde_json::from_slice(&written).unwrap();
+            let document = written(&[job_12()], Form { version, yaml: false });
             let shapes: Value = serde_json::from_str(shapes).unwrap();
             let mut found = Vec::new();
             let list = document["jobs"].as_array().unwrap();

@@ -160,7 +160,9 @@ impl Session {
                     what.to_owned()
                 });
             }
-            AccountsError::Refused(_) => self.console.error(format_args!("Problem talking to the database: {error}")),
+            AccountsError::Refused(_) | AccountsError::NotTaken(_) => {
+                self.console.error(format_args!("Problem talking to the database: {error}"));
+            }
         }
         1
     }

@@ -6,6 +6,7 @@
 //! | [`options`] | what was typed and set |
 //! | [`completed`] | the records of job completion |
 //! | [`named`], [`window`] | jobs after `-j`; the time window |
+//! | [`sorted`] | texts in order, however many |
 //! | [`used`] | `garrick efficiency` and `seff` |
 //!
 //! Which rows are shown and what stands in each field is in [`garrick_render::sacct`].
@@ -13,6 +14,7 @@
 pub mod completed;
 pub mod named;
 pub mod options;
+pub mod sorted;
 pub mod used;
 pub mod window;
 
@@ -32,7 +34,6 @@ use garrick_asking::{
     cluster::ClusterError,
 };
 use garrick_model::{
-    ids::Sluid,
     time::{Timestamp, system_zone},
     usage::TaskUsage,
 };
@@ -41,13 +42,14 @@ use garrick_render::{
     field_table,
     sacct::{
         self as records,
-        choice::Choice,
+        choice::{Choice, Place, Shown},
         document,
         entry::{Entry, Part},
         fields, state,
     },
 };
 use options::{Asker, Request, RequestError, Subject};
+use sorted::Sorted;
 use std::{
     ffi::OsString,
     io::{self, Write},
@@ -133,6 +135,7 @@ pub(crate) fn tell(error: &AccountsError, console: &Console) -> i32 {
             console.error(format_args!("Problem talking to the database: {why}"));
         }
         AccountsError::Refused(_) => console.error(format_args!("Problem talking to the database: {error}")),
+        AccountsError::NotTaken(why) => console.error(format_args!("rows cannot be put in order: {why}")),
     }
     1
 }
@@ -177,35 +180,85 @@ fn of_own_cluster(choice: &mut Choice, service: &Accounts) {
     }
 }
 
-/// The rows that are asked for, in order.
-fn rows(choice: &Choice, service: &mut Accounts) -> Result<Rows, AccountsError> {
-    let mut question = choice.question();
-    let mut rows = service.jobs(&question, choice.steps)?;
-    let rest = choice.rest_of_het_jobs(&rows.jobs);
+/// The choice, with further components of heterogeneous jobs where names of some stand for all.
+fn with_whole_het_jobs(choice: &Choice, service: &mut Accounts) -> Result<Choice, AccountsError> {
     let mut choice = choice.clone();
-    if !rest.is_empty() {
-        question.jobs.clone_from(&rest);
-        let more = service.jobs(&question, choice.steps)?.jobs;
-        let known: Vec<Sluid> = rows.jobs.iter().map(|job| job.row.sluid).collect();
-        rows.jobs.extend(more.into_iter().filter(|job| !known.contains(&job.row.sluid)));
+    if choice.whole_het == Some(true) {
+        // Only jobs that are named have others that belong to them: these are few.
+        let named = service.jobs(&choice.question(), false)?;
+        let rest = choice.rest_of_het_jobs(&named.jobs);
         choice.such.jobs.extend(rest);
     }
-    rows.jobs = choice.rows(rows.jobs);
-    Ok(rows)
+    Ok(choice)
+}
+
+/// The rows that are asked for, in order.
+fn rows(choice: &Choice, service: &mut Accounts) -> Result<Rows, AccountsError> {
+    let choice = with_whole_het_jobs(choice, service)?;
+    let Rows { jobs, at } = service.jobs(&choice.question(), choice.steps)?;
+    Ok(Rows { jobs: choice.rows(jobs), at })
+}
+
+/// Puts what is shown of each row in order, as the rows come: neither they nor their texts are held.
+fn sorted(
+    choice: &Choice,
+    service: &mut Accounts,
+    text: &dyn Fn(&JobWithSteps, Timestamp) -> io::Result<Vec<u8>>,
+) -> Result<Sorted, AccountsError> {
+    let choice = with_whole_het_jobs(choice, service)?;
+    let mut texts = Texts { shown: Shown::of(&choice), sorted: Sorted::holding(sorted::HELD), text };
+    let at = service.each_job(&choice.question(), choice.steps, &mut |job, at| texts.next(job, at))?;
+    texts.end(at).map_err(AccountsError::NotTaken)
+}
+
+/// The texts of rows that are shown.
+struct Texts<'t> {
+    shown: Shown<'t>,
+    sorted: Sorted,
+    /// That of a row which was told at that time.
+    text: &'t dyn Fn(&JobWithSteps, Timestamp) -> io::Result<Vec<u8>>,
+}
+
+impl Texts<'_> {
+    fn take(&mut self, job: Option<JobWithSteps>, at: Timestamp) -> io::Result<()> {
+        let Some(job) = job else { return Ok(()) };
+        self.sorted.take(Place::of(&job.row), (self.text)(&job, at)?)
+    }
+
+    /// The next row came.
+    fn next(&mut self, job: JobWithSteps, at: Timestamp) -> io::Result<()> {
+        let certain = self.shown.next(job);
+        self.take(certain, at)
+    }
+
+    /// No more come.
+    fn end(mut self, at: Timestamp) -> io::Result<Sorted> {
+        let last = self.shown.last();
+        self.take(last, at)?;
+        Ok(self.sorted)
+    }
 }
 
 fn show(request: &Request, service: &mut Accounts, console: &Console) -> Result<i32, AccountsError> {
+    let (choice, cluster) = (&request.choice, service.cluster().name().to_owned());
     if let Some(form) = &request.form {
         let form = match form {
             Ok(form) => *form,
             // Slurm calls a document in no form no failure.
             Err(error) => return Ok(error.tell(console, 0)),
         };
-        let Rows { jobs, at } = rows(&request.choice, service)?;
-        let meta = choices::meta(service.cluster().name(), form);
-        let set = document::Setting { now: at, user: &choices::user_name };
-        let document = document::jobs(&jobs, &whole_jobs(&request.choice), &meta, &set);
-        return Ok(output::finish(console, output::stdout(|out| form.write_accounting(out, document)), 0));
+        let whole = whole_jobs(choice);
+        let jobs = sorted(choice, service, &|job, at| {
+            let set = document::Setting { now: at, user: &choices::user_name };
+            form.accounting_job(document::job(job, &whole, &set))
+        })?;
+        let written = form.of_accounting(document::empty(&choices::meta(&cluster, form))).and_then(|mut listed| {
+            output::stdout(|out| {
+                jobs.give(&mut |job| listed.write(out, job))?;
+                listed.end(out)
+            })
+        });
+        return Ok(output::finish(console, written, 0));
     }
     let columns = match fields::columns(&request.format) {
         Ok(columns) => columns,
@@ -214,8 +267,14 @@ fn show(request: &Request, service: &mut Accounts, console: &Console) -> Result<
             return Ok(1);
         }
     };
-    let Rows { jobs, at } = rows(&request.choice, service)?;
-    let written = output::stdout(|out| table(request, &columns, &jobs, at, out));
+    let lines = Lines { request, columns: &columns, clock: Clock::system(), task_list: task_list_limit() };
+    let lines = sorted(choice, service, &|job, at| lines.of(job, at))?;
+    let written = output::stdout(|out| {
+        if request.heading {
+            request.setting.heading(out, &columns)?;
+        }
+        lines.give(&mut |lines| out.write_all(lines))
+    });
     Ok(output::finish(console, written, 0))
 }
 
@@ -226,32 +285,34 @@ fn whole_jobs(choice: &Choice) -> Choice {
     choice
 }
 
-fn table(
-    request: &Request,
-    columns: &[fields::Column],
-    jobs: &[JobWithSteps],
-    at: Timestamp,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let clock = Clock { now: at, ..Clock::system() };
-    let uid = |user: &str| User::by_name(user).map(|user| user.uid);
-    let set = fields::Setting {
-        clock: &clock,
-        units: request.units,
-        truncate: request.truncate.then_some(request.choice.window),
-        task_list: task_list_limit(),
-        expand: request.expand,
-        uid: request.local_uid.then_some(&uid),
-    };
-    if request.heading {
-        request.setting.heading(out, columns)?;
-    }
-    for job in jobs {
+/// How the lines of a table are set.
+struct Lines<'r> {
+    request: &'r Request,
+    columns: &'r [fields::Column],
+    clock: Clock,
+    task_list: Option<usize>,
+}
+
+impl Lines<'_> {
+    /// The lines of a job and its steps.
+    fn of(&self, job: &JobWithSteps, at: Timestamp) -> io::Result<Vec<u8>> {
+        let request = self.request;
+        let clock = Clock { now: at, ..self.clock.clone() };
+        let uid = |user: &str| User::by_name(user).map(|user| user.uid);
+        let set = fields::Setting {
+            clock: &clock,
+            units: request.units,
+            truncate: request.truncate.then_some(request.choice.window),
+            task_list: self.task_list,
+            expand: request.expand,
+            uid: request.local_uid.then_some(&uid),
+        };
+        let mut lines = Vec::new();
         for entry in request.choice.entries(job) {
-            request.setting.row(out, columns, |shown| shown(&entry, &set))?;
+            request.setting.row(&mut lines, self.columns, |shown| shown(&entry, &set))?;
         }
+        Ok(lines)
     }
-    Ok(())
 }
 
 /// Batch scripts or environments, of each job under a heading.
@@ -279,4 +340,51 @@ fn texts(request: &Request, service: &mut Accounts, console: &Console) -> Result
         }
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use garrick_accounts::row::JobRow;
+    use garrick_model::{ids::Sluid, state::JobState};
+    use garrick_render::testing::accounting::{at, job, with_steps};
+
+    /// Rows of many jobs as the service tells them: by job and run. Every third job has two runs, of which one may not fit.
+    fn told(jobs: u32) -> Vec<JobWithSteps> {
+        let mut rows = Vec::new();
+        for id in 1..=jobs {
+            let mut row = job(id, "x", 4, 6);
+            // Later numbers are not always submitted later.
+            row.submit = at(i64::from(id.wrapping_mul(2_654_435_761) % 1000));
+            let next = JobRow { sluid: Sluid(row.sluid.0 + (1 << 40)), restarts: 1, ..row.clone() };
+            if id % 6 == 3 {
+                row.state = JobState::Failed;
+            }
+            rows.push(with_steps(row, []));
+            rows.extend((id % 3 == 0).then(|| with_steps(next, [])));
+        }
+        rows
+    }
+
+    fn name(job: &JobWithSteps, _: Timestamp) -> io::Result<Vec<u8>> {
+        Ok(format!("{} {}\n", job.row.job, job.row.restarts).into_bytes())
+    }
+
+    #[test]
+    fn however_many_rows_come_few_are_held_and_they_are_shown_as_if_all_were() {
+        const MOST: usize = 32 << 10;
+        for duplicates in [false, true] {
+            let choice = Choice { duplicates, ..Choice::everything(at(100_000)) };
+            let mut texts = Texts { shown: Shown::of(&choice), sorted: Sorted::holding(MOST), text: &name };
+            for row in told(20_000) {
+                texts.next(row, at(0)).unwrap();
+                assert!(texts.sorted.bytes() <= MOST);
+            }
+            let mut shown = Vec::new();
+            texts.end(at(0)).unwrap().give(&mut |text| shown.write_all(text)).unwrap();
+            let whole: Vec<u8> = choice.rows(told(20_000)).iter().flat_map(|row| name(row, at(0)).unwrap()).collect();
+            assert!(shown == whole && !whole.is_empty());
+        }
+    }
 }
