@@ -36,6 +36,8 @@ pub enum Moment {
     JobCompletion,
     /// In the controller: what a trigger waited for has happened (strigger(1)).
     Trigger,
+    /// In the service of accounting: what is old is archived before it is deleted.
+    Archive,
 }
 
 impl Moment {
@@ -57,6 +59,7 @@ impl Moment {
             Self::Reboot => "RebootProgram",
             Self::JobCompletion => "JobCompLoc",
             Self::Trigger => "the program of a trigger",
+            Self::Archive => "ArchiveScript",
         }
     }
 
@@ -71,6 +74,7 @@ impl Moment {
             Self::EpilogSlurmctld => Some("epilog_slurmctld"),
             Self::Mail | Self::Resume | Self::ResumeFail | Self::Suspend | Self::Reboot => None,
             Self::JobCompletion | Self::Trigger | Self::ReservationProlog | Self::ReservationEpilog => None,
+            Self::Archive => None,
         }
     }
 }

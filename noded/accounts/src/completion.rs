@@ -5,7 +5,7 @@
 use crate::{
     database::{
         Connection, Statement, Value,
-        connect::{self, PATIENCE, Server},
+        connect::{self, PATIENCE, Server, Watch},
         dialect::{Dialect, Table, There},
     },
     store::StoreError,
@@ -132,11 +132,14 @@ pub struct Whence {
     pub log: LogId,
 }
 
+/// The number of a server's host, and that of the connection there.
+type Place = (usize, Option<i64>);
+
 /// The table, on a server.
 pub struct CompletionStore {
     server: Server,
     /// With the number of the host; `None`: the server is away, or was not needed yet.
-    connection: Option<(Connection, usize)>,
+    connection: Option<(Connection, Place)>,
 }
 
 impl std::fmt::Debug for CompletionStore {
@@ -151,7 +154,7 @@ impl CompletionStore {
     /// # Errors
     /// Files of certificates.
     pub fn of(storage: &Storage) -> Result<Option<Self>, StoreError> {
-        Ok(Server::of(storage)?.map(|server| Self { server, connection: None }))
+        Ok(Server::of(storage, Watch::default())?.map(|server| Self { server, connection: None }))
     }
 
     /// Stores runs, in the order of their positions: those that are not stored yet, all or none.
@@ -159,30 +162,31 @@ impl CompletionStore {
     /// # Errors
     /// When they have to be stored again.
     pub async fn put(&mut self, of: &Whence, rows: &[CompletionRow]) -> Result<(), StoreError> {
-        let (mut connection, host) = match self.connection.take() {
+        let (mut connection, (host, session)) = match self.connection.take() {
             Some(known) => known,
             None => self.connect().await?,
         };
         let done = tokio::select! {
             biased;
             done = put_as_they_go(&mut connection, of, rows) => done,
-            () = self.server.until_silent(host) => Err(StoreError::Away("no answer".to_owned())),
+            () = self.server.until_silent(host, session) => Err(StoreError::Away("no answer".to_owned())),
         };
         match done {
             Err(error) if error.is_lost() => Err(StoreError::Away(format!("{}: {error}", self.server.name()))),
             done => {
-                self.connection = Some((connection, host));
+                self.connection = Some((connection, (host, session)));
                 done
             }
         }
     }
 
-    /// A connection, with the number of its host.
-    async fn connect(&self) -> Result<(Connection, usize), StoreError> {
+    /// A connection, and where it leads.
+    async fn connect(&self) -> Result<(Connection, Place), StoreError> {
         let (mut connection, host) = self.server.reach().await?;
         let made = timeout(PATIENCE, make_tables(&mut connection)).await;
         made.unwrap_or_else(|_| Err(StoreError::Away(format!("{}: no answer", self.server.name()))))?;
-        Ok((connection, host))
+        let session = connection.link().session().await?;
+        Ok((connection, (host, session)))
     }
 }
 

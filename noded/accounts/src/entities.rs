@@ -75,7 +75,7 @@ impl Store {
                 return Ok(Err(ChangeRefusal::Outdated));
             }
             let mut new = Entities::clone(&old);
-            let applied = match change::apply(&mut new, change, by, Timestamp::now()) {
+            let applied = match change::apply_by(&self.rules, &mut new, change, by, Timestamp::now()) {
                 Ok(applied) => applied,
                 Err(refusal) => return Ok(Err(refusal)),
             };
@@ -100,7 +100,7 @@ impl Store {
         self.write(async |writer| {
             let old = self.entities();
             let mut new = Entities::clone(&old);
-            change::register_cluster(&mut new, cluster, at, &inventory.tres);
+            change::register_cluster_by(&self.rules, &mut new, cluster, at, &inventory.tres);
             if let Some(of) = new.clusters.get_mut(cluster) {
                 of.control.clone_from(&inventory.control);
                 of.nodes.clone_from(&inventory.nodes);
@@ -128,7 +128,7 @@ impl Store {
             .with(since.map_or(i64::MIN, |at| at.0))
             .with(until.map_or(i64::MAX, |at| at.0))
             .with(TRANSACTIONS);
-        let rows = self.reader().await?.link().rows(asked).await?;
+        let rows = self.read(async |reader| Ok(reader.link().rows(asked).await?)).await?;
         let (mut newest, mut bytes) = (Vec::new(), 0);
         for row in &rows {
             let body = row.bytes(0)?;

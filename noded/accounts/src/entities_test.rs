@@ -2,6 +2,7 @@
 use super::*;
 use crate::testing::on_each;
 use garrick_accounts::messages::Inventory;
+use garrick_model::config::slurmdbd::DbdConfig;
 
 fn inventory(cpus: u64) -> Inventory {
     let tres = [("cpu", cpus), ("gres/gpu", 2)].map(|(name, count)| (name.to_owned(), count)).into();
@@ -61,5 +62,26 @@ fn a_database_of_a_later_version_with_other_entities_is_refused() {
             }
         };
         assert!(matches!(refused, Err(StoreError::Row(_))), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_service_goes_by_the_rules_of_its_settings() {
+    crate::testing::in_file(async |place| {
+        let settings = DbdConfig {
+            storage: place.storage.clone(),
+            default_qos: Some("high".to_owned()),
+            no_coordinators: true,
+            ..DbdConfig::at(&place.folder.join("slurmdbd.conf"))
+        };
+        let store = Store::of(&settings).await.unwrap();
+        let root = Actor { name: "root".to_owned(), believed: true };
+        let high = change::Action::AddQos { names: vec!["high".to_owned()], edit: change::edit::QosEdit::default() };
+        store.change(&high.into(), &root, None, false).await.unwrap().unwrap();
+        store.register("c", &inventory(8)).await.unwrap();
+        let entities = store.entities();
+        let qos = &entities.account_association("c", "root").unwrap().qos;
+        assert_eq!(qos.own, Some(["high".to_owned()].into()));
+        assert!(store.rules.no_coordinators && !store.rules.resources_absolute);
     });
 }

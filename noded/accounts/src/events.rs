@@ -83,7 +83,7 @@ impl Store {
             sql.push_with(" AND start_ms < ", end.0);
         }
         sql.push_with(" ORDER BY id LIMIT ", IN_ANSWER);
-        let rows = self.reader().await?.link().rows(sql).await?;
+        let rows = self.read(async |reader| Ok(reader.link().rows(sql).await?)).await?;
         let mut told = Vec::new();
         for row in &rows {
             told.extend(readable::<R>(row.bytes(1)?).filter(&takes));

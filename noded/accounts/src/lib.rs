@@ -9,11 +9,13 @@
 //! | [`entities`] | accounts, users, associations and QOS, and changes of them |
 //! | [`events`] | when nodes were out of service, what clusters had, reservations |
 //! | [`texts`] | scripts and environments |
-//! | [`purge`] | what is old is deleted, and archived before |
+//! | [`purge`] | what is old is deleted |
+//! | [`archive`] | files that it is written to before |
 //! | [`records`] | changes of records that are there, and archives that are read back |
 //! | [`usage`] | what was used in a window of time |
 //! | [`pages`] | questions to the database, answered in pages of bounded size |
 
+pub mod archive;
 pub mod completion;
 pub mod database;
 pub mod entities;

@@ -2,7 +2,7 @@
 //! where the answer ended. The database leaves out what it can by its columns, [`JobFilter::takes`] decides.
 
 use crate::{
-    database::{Link, Row, Statement, dialect::Dialect},
+    database::{Link, Row, Statement, Value, dialect::Dialect},
     store::{Store, StoreError, column, numbers, readable, signed},
 };
 use garrick_accounts::{
@@ -14,8 +14,12 @@ use garrick_accounts::{
 use garrick_model::{
     entities::Entities,
     ids::{JobId, Sluid, StepKey},
+    state::JobState,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Display,
+};
 
 /// Bytes of bodies in one answer, about.
 const PAGE_BYTES: usize = 512 << 10;
@@ -25,6 +29,8 @@ const LOOKED_AT: usize = 20_000;
 const KEYS: usize = LOOKED_AT;
 /// Rows that are read at a time ([`behind_step`] has it in its text).
 pub(crate) const CHUNK: usize = 1_000;
+/// Rows that are read first, before it is known how long they are.
+const FIRST_ROWS: usize = 100;
 /// Runs whose first steps are read with one statement: SQLite takes 500 parts at most.
 const RUNS_AT_ONCE: usize = 100;
 /// Steps of each that are read so: the batch step, the external one and two more. They are in memory together.
@@ -85,9 +91,9 @@ impl Cursor {
     }
 
     /// The next keys behind that place, so many as are read at a time.
-    fn next(&self, place: Option<Key>) -> &[Key] {
+    fn next(&self, place: Option<Key>, most: usize) -> &[Key] {
         let from = self.keys.partition_point(|key| Some(*key) <= place);
-        &self.keys[from..self.keys.len().min(from + CHUNK)]
+        &self.keys[from..self.keys.len().min(from + most)]
     }
 }
 
@@ -103,18 +109,8 @@ struct Found {
 impl Store {
     /// Answers a question. The cursor is that of the last page of the same answer, or new.
     pub async fn page(&self, question: Question<'_>, cursor: &mut Cursor) -> Result<Page, StoreError> {
-        let mut reader = self.reader().await?;
-        let mut link = reader.link();
-        let clusters = clusters(&mut link).await?;
-        let found = rows(&mut link, &question, &clusters, cursor).await?;
-        let mut page = if question.steps {
-            with_steps(&mut link, found, &question).await?
-        } else {
-            let jobs = found.rows.into_iter().map(|(_, row)| JobWithSteps { row, steps: Vec::new() }).collect();
-            Page { jobs, next: found.next }
-        };
-        number(&mut link, &self.entities(), &mut page.jobs).await?;
-        Ok(page)
+        let entities = self.entities();
+        self.read(async |reader| page(&mut reader.link(), question, &entities, cursor).await).await
     }
 
     /// How the database would look up the keys.
@@ -122,7 +118,7 @@ impl Store {
     pub(crate) async fn explain(&self, question: &Question<'_>, place: Option<Key>) -> Result<Vec<String>, StoreError> {
         let mut sql = Statement::built("EXPLAIN QUERY PLAN ");
         statement(&mut sql, Dialect::Sqlite, question, &[1], place);
-        let rows = self.reader().await?.link().rows(sql).await?;
+        let rows = self.read(async |reader| Ok(reader.link().rows(sql).await?)).await?;
         // The last of its columns says it.
         rows.iter().map(|row| Ok(row.text(3)?.to_owned())).collect()
     }
@@ -167,6 +163,24 @@ fn count_only(row: &JobRow, steps: &mut [StepRecord]) {
     }
 }
 
+async fn page(
+    link: &mut Link<'_>,
+    question: Question<'_>,
+    entities: &Entities,
+    cursor: &mut Cursor,
+) -> Result<Page, StoreError> {
+    let clusters = clusters(link).await?;
+    let found = rows(link, &question, &clusters, cursor).await?;
+    let mut page = if question.steps {
+        with_steps(link, found, &question).await?
+    } else {
+        let jobs = found.rows.into_iter().map(|(_, row)| JobWithSteps { row, steps: Vec::new() }).collect();
+        Page { jobs, next: found.next }
+    };
+    number(link, entities, &mut page.jobs).await?;
+    Ok(page)
+}
+
 /// Clusters by number.
 async fn clusters(link: &mut Link<'_>) -> Result<BTreeMap<i64, String>, StoreError> {
     let rows = link.rows(Statement::of("SELECT id, name FROM clusters")).await?;
@@ -185,14 +199,17 @@ async fn rows(
         // One whose steps were not all told comes again.
         (cluster, i64::from(end.job), signed(end.sluid.0).saturating_sub(i64::from(end.step.is_some())))
     });
-    let mut looked_at = 0;
+    let (mut looked_at, mut most) = (0, FIRST_ROWS);
     loop {
         if !cursor.goes_on(question, place) {
             *cursor = look_up(link, question, clusters, place).await?;
         }
-        let next = cursor.next(place);
+        let next = cursor.next(place, most);
         let Some(last) = next.last().copied() else { return Ok(found) };
         let chunk = bodies(link, next).await?;
+        // About as many as a page has room for are in memory: some rows have long texts.
+        let bytes: usize = chunk.iter().map(|(_, body)| body.len()).sum();
+        most = (PAGE_BYTES / (bytes / chunk.len().max(1)).max(1)).clamp(1, CHUNK);
         for (key, body) in &chunk {
             let full = found.bytes >= PAGE_BYTES || looked_at >= LOOKED_AT;
             let same_job = place.is_some_and(|at| (at.0, at.1) == (key.0, key.1));
@@ -214,7 +231,7 @@ async fn rows(
         }
         // A row that was deleted since is passed over.
         place = Some(last);
-        if cursor.whole && cursor.next(place).is_empty() {
+        if cursor.whole && cursor.next(place, 1).is_empty() {
             return Ok(found);
         }
     }
@@ -364,30 +381,59 @@ impl Found {
     }
 }
 
-/// Keys of the rows behind that place that may be asked for. A part for each way in which a job may be named, and for jobs that
-/// have ended or not: so that each part has an index.
+/// Keys of the rows behind that place that may be asked for. A part for each way in which a job may be named, for names of jobs and
+/// rows whose name has no column yet, and for jobs that have ended or not: so that each part has an index.
 fn statement(sql: &mut Statement<'_>, dialect: Dialect, question: &Question<'_>, clusters: &[i64], place: Option<Key>) {
     let filter = question.filter;
-    let ways = named(filter);
     let ends: &[Option<bool>] = if filter.start.is_some() { &[Some(false), Some(true)] } else { &[None] };
+    let names: &[Option<Named>] = match is_listed(&filter.names) {
+        true => &[Some(Named::So), Some(Named::Unknown)],
+        false => &[None],
+    };
     let mut first = true;
-    for way in &ways {
-        for over in ends {
-            sql.push(if first { "" } else { " UNION " });
-            first = false;
-            sql.push("SELECT cluster, job, sluid FROM jobs WHERE ");
-            one_of(sql, "cluster", clusters);
-            if let Some((cluster, job, sluid)) = place {
-                sql.push(" AND ").push(dialect.behind(&KEY, &[cluster, job, sluid]));
+    for way in &named(filter) {
+        for name in names {
+            for over in ends {
+                sql.push(if first { "" } else { " UNION " });
+                first = false;
+                sql.push("SELECT cluster, job, sluid FROM jobs");
+                // SQLite, which does not know how many jobs have a name, would rather read all in order than sort those.
+                if dialect == Dialect::Sqlite && name.is_some() && way.is_none() {
+                    sql.push(" INDEXED BY jobs_by_name");
+                }
+                sql.push(" WHERE ");
+                one_of(sql, "cluster", clusters);
+                if let Some((cluster, job, sluid)) = place {
+                    sql.push(" AND ").push(dialect.behind(&KEY, &[cluster, job, sluid]));
+                }
+                if let Some((column, values)) = way {
+                    sql.push(" AND ");
+                    one_of(sql, column, values);
+                }
+                match name {
+                    Some(Named::So) => one_of_texts(sql, " AND name", &filter.names),
+                    Some(Named::Unknown) => drop(sql.push(" AND name IS NULL")),
+                    None => {}
+                }
+                restrict(sql, question, *over);
             }
-            if let Some((column, values)) = way {
-                sql.push(" AND ");
-                one_of(sql, column, values);
-            }
-            restrict(sql, question, *over);
         }
     }
     sql.push(format!(" ORDER BY cluster, job, sluid LIMIT {KEYS}"));
+}
+
+/// Rows by the name of the job.
+#[derive(Clone, Copy)]
+enum Named {
+    /// It has one of those that are asked for.
+    So,
+    /// The row is of before there was a column for it.
+    Unknown,
+}
+
+/// Can the database compare with that list?
+const fn is_listed<T>(list: &[T]) -> bool {
+    !list.is_empty() && list.len() <= LISTED
 }
 
 /// What holds in each part. `over`: only jobs that have ended, or only others.
@@ -397,11 +443,26 @@ fn restrict(sql: &mut Statement<'_>, question: &Question<'_>, over: Option<bool>
         sql.push_with(" AND uid = ", i64::from(owner.uid));
     }
     for (column, values) in [("uid", &filter.users), ("gid", &filter.groups)] {
-        if !values.is_empty() && values.len() <= LISTED {
+        if is_listed(values) {
             sql.push(" AND ");
             one_of(sql, column, &values.iter().map(|value| i64::from(*value)).collect::<Vec<_>>());
         }
     }
+    if is_listed(&filter.accounts) {
+        // One without an account has none in its column.
+        let none = if filter.accounts.iter().any(String::is_empty) { " OR account IS NULL" } else { "" };
+        one_of_texts(sql, " AND (account", &filter.accounts);
+        sql.push(none).push(")");
+    }
+    // One without a value in its column is of before there was one, or may run in several partitions.
+    for (column, values) in [("part", &filter.partitions), ("qos", &filter.qos), ("wckey", &filter.wckeys)] {
+        if is_listed(values) {
+            sql.push(format_args!(" AND ({column} IS NULL OR"));
+            one_of_texts(sql, format_args!(" {column}"), values);
+            sql.push(")");
+        }
+    }
+    in_states(sql, filter);
     if let Some(end) = filter.end {
         sql.push_with(" AND since_ms <= ", end.0);
     }
@@ -412,9 +473,31 @@ fn restrict(sql: &mut Statement<'_>, question: &Question<'_>, over: Option<bool>
     }
 }
 
+/// Rows that may have been in one of the states that are asked for, in the window where there is one.
+fn in_states(sql: &mut Statement<'_>, filter: &JobFilter) {
+    let windowed = filter.start.is_some() || filter.end.is_some();
+    // What waited or ran in the window may have ended since, in whichever state. All jobs have waited.
+    if !is_listed(&filter.states) || windowed && filter.states.contains(&JobState::Pending) {
+        return;
+    }
+    let words: Vec<String> = filter.states.iter().map(|state| state.word().to_owned()).collect();
+    let ran = windowed && filter.states.contains(&JobState::Running);
+    one_of_texts(sql, if ran { " AND (start_ms IS NOT NULL OR state" } else { " AND (state" }, &words);
+    sql.push(")");
+}
+
 fn one_of(sql: &mut Statement<'_>, column: &str, values: &[i64]) {
     let values: Vec<String> = values.iter().map(ToString::to_string).collect();
     sql.push(format_args!("{column} IN ({})", values.join(", ")));
+}
+
+/// One of these texts, as far as columns have them.
+fn one_of_texts(sql: &mut Statement<'_>, what: impl Display, values: &[String]) {
+    sql.push(what);
+    for (number, value) in values.iter().enumerate() {
+        sql.push_with(if number == 0 { " IN (" } else { ", " }, Value::Text(Some(column(value).into_owned().into())));
+    }
+    sql.push(")");
 }
 
 /// Columns and values for jobs by their ids, in whichever way they may be named. One without a column: all jobs.

@@ -1,80 +1,26 @@
-//! Purging what is old, and archiving it before. A file of an archive has a line of JSON for each record. It is on disk before the
-//! records are deleted: after a crash in between, they are in two files, and nothing is lost.
+//! Purging what is old, and archiving it before ([`crate::archive`]). What is old is looked up beside whoever stores something, and
+//! deleted in transactions of so many rows (`MaxPurgeLimit`), between which others store.
 
 use crate::{
-    database::{Connection, Link, Statement},
+    archive::{About, Archived, Draft, Kind, Manner, Row, Settled},
+    database::{Reader, Statement},
     pages::{CHUNK, behind_step},
-    store::{Store, StoreError, decoded},
-    texts::{self, Archiving, Text, Words, Work},
+    store::{Store, StoreError},
+    texts::{self, Text, Work},
 };
-use garrick_accounts::{
-    change::Transaction, event::EventRow, reservation::ReservationRow, row::JobRow, step::StepRecord,
-};
-use garrick_kernel::files;
 use garrick_model::{
     config::purge::{Age, PurgeSettings},
     time::Timestamp,
 };
 use jiff::tz::TimeZone;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::{
-    collections::BTreeSet,
-    fs::{self, File},
-    io::{BufWriter, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::{path::Path, sync::atomic::Ordering};
 
-/// Rows of a part at most, whatever the site allows: they are held in memory.
-const PART: i64 = 10_000;
+/// Rows of a file at most, whatever the site allows: they are held in memory, but for steps of jobs.
+const PART: usize = 10_000;
 /// Scripts that are read at a time to be archived: each may have some MiB.
 const TEXTS_AT_ONCE: usize = 8;
 /// Bytes of scripts in one file, about: files of an archive are read back whole.
-const TEXT_BYTES: usize = 64 << 20;
-
-/// A line of an archive.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Archived {
-    /// A run of a job.
-    Job(Box<JobRow>),
-    /// A step, and its cluster.
-    Step {
-        /// `ClusterName`.
-        cluster: String,
-        /// The step.
-        step: Box<StepRecord>,
-    },
-    /// A line of the list of transactions.
-    Transaction(Transaction),
-    /// An event of a node or a cluster.
-    Event(EventRow),
-    /// A reservation, or a part of one.
-    Reservation(ReservationRow),
-    /// A script or an environment of a job.
-    Text {
-        /// `ClusterName`.
-        cluster: String,
-        /// Its job, or its array.
-        job: u32,
-        /// Which.
-        which: Text,
-        /// It.
-        words: Words,
-    },
-    /// A record that cannot be read, as it is in the database.
-    Unreadable {
-        /// Its bytes.
-        body: Vec<u8>,
-    },
-}
-
-impl Archived {
-    /// A record, or its bytes where it cannot be read: one must not keep all others.
-    fn of<T: DeserializeOwned>(body: &[u8], line: impl FnOnce(T) -> Self) -> Self {
-        decoded(body).map_or_else(|_| Self::Unreadable { body: body.to_vec() }, line)
-    }
-}
+const TEXT_BYTES: u64 = 64 << 20;
 
 /// What a purge came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,69 +52,48 @@ impl Purge<'_> {
     fn before(&self, age: Option<Age>) -> Option<Timestamp> {
         age?.before(self.now, &self.zone)
     }
-}
 
-/// What is purged by age, row by row.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Steps,
-    Jobs,
-    Events,
-    Reservations,
-    Transactions,
-}
+    const fn at_a_time(&self) -> usize {
+        self.settings.at_a_time as usize
+    }
 
-impl Kind {
-    const fn table(self) -> &'static str {
-        match self {
-            Self::Steps => "steps",
-            Self::Jobs => "jobs",
-            Self::Events => "events",
-            Self::Reservations => "reservations",
-            Self::Transactions => "transactions",
+    fn manner(&self) -> Manner {
+        Manner {
+            at_a_time: self.at_a_time().min(CHUNK),
+            scripts: self.settings.archive_scripts,
+            environments: self.settings.archive_environments,
         }
     }
 
-    /// The columns of its key.
-    const fn key(self) -> &'static [&'static str] {
-        match self {
-            Self::Steps => &["cluster", "sluid", "step", "task"],
-            Self::Jobs => &["cluster", "job", "sluid"],
-            Self::Events | Self::Reservations | Self::Transactions => &["id"],
-        }
-    }
-
-    /// The column by which it is old.
-    const fn time(self) -> &'static str {
-        match self {
-            Self::Steps | Self::Jobs | Self::Events | Self::Reservations => "end_ms",
-            Self::Transactions => "time_ms",
-        }
-    }
-
-    /// A line for each record: the word for it in names of files, where lines of it are wanted.
-    fn archive(self, purge: &Purge<'_>) -> Option<&'static str> {
-        let (is_wanted, word) = match self {
-            Self::Steps => (purge.settings.archive_steps, "step"),
-            Self::Jobs => (purge.settings.archive_jobs, "job"),
-            Self::Events => (purge.settings.archive_events, "event"),
-            Self::Reservations => (purge.settings.archive_reservations, "resv"),
-            Self::Transactions => (purge.settings.archive_transactions, "txn"),
+    /// The word in names of files, where rows of that kind are archived.
+    const fn word(&self, kind: Kind) -> Option<&'static str> {
+        let settings = self.settings;
+        let (is_wanted, word) = match kind {
+            Kind::Steps => (settings.archive_steps, "step"),
+            Kind::Jobs => (settings.archive_jobs, "job"),
+            Kind::Events => (settings.archive_events, "event"),
+            Kind::Reservations => (settings.archive_reservations, "resv"),
+            Kind::Transactions => (settings.archive_transactions, "txn"),
+            Kind::Texts => return None,
         };
-        is_wanted.then_some(word)
+        if is_wanted { Some(word) } else { None }
     }
 
-    fn line(self, cluster: &str, body: &[u8]) -> Archived {
-        match self {
-            Self::Steps => Archived::of(body, |step: StepRecord| Archived::Step {
-                cluster: cluster.to_owned(),
-                step: Box::new(step),
-            }),
-            Self::Jobs => Archived::of(body, |job: JobRow| Archived::Job(Box::new(job))),
-            Self::Events => Archived::of(body, Archived::Event),
-            Self::Reservations => Archived::of(body, Archived::Reservation),
-            Self::Transactions => Archived::of(body, Archived::Transaction),
-        }
+    const fn word_of_text(&self, which: Text) -> Option<&'static str> {
+        let (is_wanted, word) = match which {
+            Text::Script => (self.settings.archive_scripts, "job_script"),
+            Text::Environment => (self.settings.archive_environments, "job_env"),
+        };
+        if is_wanted { Some(word) } else { None }
+    }
+}
+
+/// The column by which a row is old.
+const fn time(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Steps | Kind::Jobs | Kind::Events | Kind::Reservations => Some("end_ms"),
+        Kind::Transactions => Some("time_ms"),
+        Kind::Texts => None,
     }
 }
 
@@ -177,297 +102,386 @@ struct Old {
     key: Vec<i64>,
     /// The time by which it is.
     at: i64,
+    /// Read where it is archived.
     body: Vec<u8>,
 }
 
 /// Of a cluster, by number and name; transactions are of all.
-type Of<'o> = Option<(i64, &'o str)>;
+#[derive(Clone, Copy)]
+struct Of<'o> {
+    cluster: Option<i64>,
+    name: &'o str,
+}
+
+/// Of that kind, old before that time.
+type Which = (Kind, Timestamp);
 
 impl Store {
-    /// Purges what is so old now, in the machine's time zone, in parts: between them, others store.
+    /// Purges what is so old now, in the machine's time zone, in parts. One purge at a time.
     pub async fn purge(&self, settings: &PurgeSettings, now: Timestamp) -> Result<Purged, StoreError> {
+        let _one_at_a_time = self.purging.lock().await;
         let folder = settings.folder.as_deref().unwrap_or(&self.archive);
         let purge = Purge { settings, folder, now, zone: TimeZone::system() };
         let mut purged = Purged::default();
+        self.settle_earlier(&purge, &mut purged).await?;
         let clusters = Statement::of("SELECT id, name FROM clusters ORDER BY id");
-        let clusters = self.reader().await?.link().rows(clusters).await?;
+        let clusters = self.read(async |reader| Ok(reader.link().rows(clusters).await?)).await?;
         for cluster in &clusters {
-            let (id, name) = (cluster.number(0)?, cluster.text(1)?);
+            let of = Of { cluster: Some(cluster.number(0)?), name: cluster.text(1)? };
             if let Some(before) = purge.before(settings.steps) {
-                while self.purge_part(&purge, Kind::Steps, Some((id, name)), before, &mut purged).await? {}
+                while self.purge_part(&purge, (Kind::Steps, before), of, &mut purged).await? {}
             }
             for (age, which) in [(settings.scripts, Text::Script), (settings.environments, Text::Environment)] {
                 if let Some(before) = purge.before(age) {
-                    purged.texts += self.purge_texts(&purge, (id, name), which, before).await?;
+                    purged.texts += self.purge_texts(&purge, of, (which, before)).await?;
                 }
             }
-            let by_end = [
-                (settings.jobs, Kind::Jobs),
-                (settings.events, Kind::Events),
-                (settings.reservations, Kind::Reservations),
-            ];
-            for (age, kind) in by_end {
+            if let Some(before) = purge.before(settings.jobs) {
+                while self.purge_jobs(&purge, before, of, &mut purged).await? {}
+                self.purge_orphans(&purge, before, of).await?;
+            }
+            for (age, kind) in [(settings.events, Kind::Events), (settings.reservations, Kind::Reservations)] {
                 if let Some(before) = purge.before(age) {
-                    while self.purge_part(&purge, kind, Some((id, name)), before, &mut purged).await? {}
+                    while self.purge_part(&purge, (kind, before), of, &mut purged).await? {}
                 }
             }
         }
+        // Those of a purge that was interrupted are gone now.
+        self.has_no_orphans.store(settings.jobs.is_some(), Ordering::Relaxed);
         if let Some(before) = purge.before(settings.transactions) {
-            while self.purge_part(&purge, Kind::Transactions, None, before, &mut purged).await? {}
+            let of = Of { cluster: None, name: "slurmdbd" };
+            while self.purge_part(&purge, (Kind::Transactions, before), of, &mut purged).await? {}
         }
         Ok(purged)
     }
 
-    /// Rows that were old before that time; jobs with their steps, scripts and environments. True: there may be more.
+    /// Is anything so old that a purge would delete it?
+    pub async fn has_old(&self, settings: &PurgeSettings, now: Timestamp) -> Result<bool, StoreError> {
+        let purge = Purge { settings, folder: &self.archive, now, zone: TimeZone::system() };
+        let clusters = Statement::of("SELECT id FROM clusters");
+        let clusters = self.read(async |reader| Ok(reader.link().rows(clusters).await?)).await?;
+        let of_clusters = [
+            (settings.steps, Kind::Steps),
+            (settings.jobs, Kind::Jobs),
+            (settings.events, Kind::Events),
+            (settings.reservations, Kind::Reservations),
+        ];
+        for row in &clusters {
+            let cluster = row.number(0)?;
+            for (age, kind) in of_clusters {
+                let Some(before) = purge.before(age) else { continue };
+                if !self.old((kind, before), Some(cluster), (1, false)).await?.is_empty() {
+                    return Ok(true);
+                }
+            }
+            for (age, which) in [(settings.scripts, Text::Script), (settings.environments, Text::Environment)] {
+                let Some(before) = purge.before(age) else { continue };
+                let old = async |reader: &mut Reader| {
+                    texts::old(&mut reader.link(), cluster, (which, before), i64::MIN).await
+                };
+                if !self.read(old).await?.is_empty() {
+                    return Ok(true);
+                }
+            }
+        }
+        let Some(before) = purge.before(settings.transactions) else { return Ok(false) };
+        Ok(!self.old((Kind::Transactions, before), None, (1, false)).await?.is_empty())
+    }
+
+    /// Does the rest of what earlier purges began.
+    async fn settle_earlier(&self, purge: &Purge<'_>, purged: &mut Purged) -> Result<(), StoreError> {
+        for noted in self.unsettled().await? {
+            if let Some((kind, settled)) = self.settle(&noted, purge.manner()).await? {
+                purged.note(kind, settled.gone);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next rows that were old before that time: so many at most, with their bodies or without.
+    async fn old(
+        &self,
+        (kind, before): Which,
+        cluster: Option<i64>,
+        (most, bodies): (usize, bool),
+    ) -> Result<Vec<Old>, StoreError> {
+        let (columns, time) = (kind.key().len(), time(kind).unwrap_or_default());
+        let body = if bodies { ", body" } else { "" };
+        let mut sql = Statement::built(format!("SELECT {}, {time}{body}", kind.key().join(", ")));
+        sql.push_with(format_args!(" FROM {} WHERE {time} < ", kind.table()), before.0);
+        if let Some(cluster) = cluster {
+            sql.push_with(" AND cluster = ", cluster);
+        }
+        sql.push(format_args!(" LIMIT {most}"));
+        let mut all = Vec::new();
+        for row in &self.read(async |reader| Ok(reader.link().rows(sql).await?)).await? {
+            let key = (0..columns).map(|column| row.number(column)).collect::<Result<_, _>>()?;
+            let body = if bodies { row.bytes(columns + 1)?.to_vec() } else { Vec::new() };
+            all.push(Old { key, at: row.number(columns)?, body });
+        }
+        Ok(all)
+    }
+
+    /// Purges rows that were old before that time. True: there may be more.
     async fn purge_part(
         &self,
         purge: &Purge<'_>,
-        kind: Kind,
+        which: Which,
         of: Of<'_>,
-        before: Timestamp,
         purged: &mut Purged,
     ) -> Result<bool, StoreError> {
-        let steps = self
-            .write(async |writer| {
-                let connection = writer.connection()?;
-                let old = old(&mut connection.link(), purge, kind, of, before).await?;
-                if old.is_empty() {
-                    return Ok(None);
-                }
-                if let (Kind::Jobs, Some(cluster)) = (kind, of) {
-                    archive_steps(&mut connection.link(), purge, cluster, &old).await?;
-                }
-                archive(purge, kind, of, &old)?;
-                let steps = delete(connection, purge, kind, of, &old).await?;
-                if kind == Kind::Jobs {
-                    let gone: BTreeSet<(i64, i64)> = old.iter().map(|old| (old.key[0], old.key[1])).collect();
-                    writer.known.retain(|(of, job), _| !gone.contains(&(*of, job.0.into())));
-                }
-                Ok(Some((old.len() as u64, steps)))
-            })
-            .await?;
-        let Some((rows, steps)) = steps else { return Ok(false) };
+        let word = purge.word(which.0);
+        let most = purge.at_a_time().min(PART);
+        let old = self.old(which, of.cluster, (most, word.is_some())).await?;
+        let settled = self.give_up(purge, which, of, old, word).await?;
+        purged.note(which.0, settled.gone);
+        Ok(settled.gone > 0)
+    }
+
+    /// Deletes rows that are old, archived before where there is a word for that.
+    async fn give_up(
+        &self,
+        purge: &Purge<'_>,
+        (kind, before): Which,
+        of: Of<'_>,
+        old: Vec<Old>,
+        word: Option<&str>,
+    ) -> Result<Settled, StoreError> {
+        let mut settled = Settled::default();
+        if old.is_empty() {
+            return Ok(settled);
+        }
+        let Some(word) = word else {
+            let keys: Vec<Vec<i64>> = old.into_iter().map(|old| old.key).collect();
+            for some in keys.chunks(purge.manner().at_a_time) {
+                self.delete_old((kind, time(kind), before), some, purge.manner(), &mut settled).await?;
+            }
+            return Ok(settled);
+        };
+        let rows = old
+            .into_iter()
+            .filter_map(|Old { key, at, body }| Some(Row { key, at, line: kind.line(of.name, &body)?, content: body }));
+        let rows: Vec<Row> = rows.collect();
+        let draft = self.draft(purge.folder, about(kind, of, word, before)).await?;
+        self.settle_draft(purge, draft.add(rows).await?).await
+    }
+
+    async fn settle_draft(&self, purge: &Purge<'_>, draft: Draft) -> Result<Settled, StoreError> {
+        let noted = draft.finish().await?;
+        Ok(self.settle(&noted, purge.manner()).await?.map_or_else(Settled::default, |(_, settled)| settled))
+    }
+
+    /// Purges jobs that were old before that time, with their steps, scripts and environments. True: there may be more.
+    async fn purge_jobs(
+        &self,
+        purge: &Purge<'_>,
+        before: Timestamp,
+        of: Of<'_>,
+        purged: &mut Purged,
+    ) -> Result<bool, StoreError> {
+        let word = purge.word(Kind::Jobs);
+        let most = purge.at_a_time().min(PART);
+        let old = self.old((Kind::Jobs, before), of.cluster, (most, word.is_some())).await?;
+        if old.is_empty() {
+            return Ok(false);
+        }
+        // Steps go with their jobs: what is archived of one is archived of the other.
+        let steps = match purge.word(Kind::Steps).or_else(|| word.map(|_| "step")) {
+            Some(word) => self.archive_steps(purge, (of, word, before), &old).await?,
+            None => self.delete_steps(purge, &old).await?,
+        };
+        // Of a job whose steps were told of in between nothing more is deleted now.
+        let settled = self.give_up(purge, (Kind::Jobs, before), of, old, word).await?;
         purged.steps += steps;
-        *match kind {
-            Kind::Steps => &mut purged.steps,
-            Kind::Jobs => &mut purged.jobs,
-            Kind::Events => &mut purged.events,
-            Kind::Reservations => &mut purged.reservations,
-            Kind::Transactions => &mut purged.transactions,
-        } += rows;
-        Ok(true)
+        purged.jobs += settled.gone;
+        for which in [Text::Script, Text::Environment] {
+            let orphans = settled.orphans.iter().filter(|(_, work)| work.which == which);
+            let orphans: Vec<Work> = orphans.map(|(_, work)| work.clone()).collect();
+            self.give_up_texts(purge, of, (which, before), &orphans).await?;
+        }
+        Ok(settled.gone + steps > 0)
+    }
+
+    /// Archives and deletes all steps of old jobs, a thousand at a time: some jobs have millions. How many.
+    async fn archive_steps(
+        &self,
+        purge: &Purge<'_>,
+        (of, word, before): (Of<'_>, &str, Timestamp),
+        jobs: &[Old],
+    ) -> Result<u64, StoreError> {
+        let mut draft: Option<Draft> = None;
+        let mut rows = Vec::new();
+        for (number, job) in jobs.iter().enumerate() {
+            let (cluster, run) = (job.key[0], job.key[2]);
+            let mut place = None;
+            loop {
+                let some = self
+                    .read(async |reader| {
+                        let mut link = reader.link();
+                        Ok(link.rows(behind_step(link.dialect(), cluster, run, place)).await?)
+                    })
+                    .await?;
+                for row in &some {
+                    let (step, task, content) = (row.number(0)?, row.number(1)?, row.bytes(2)?.to_vec());
+                    place = Some((step, task));
+                    let line = Kind::Steps.line(of.name, &content);
+                    rows.extend(line.map(|line| Row {
+                        key: vec![cluster, run, step, task],
+                        at: job.at,
+                        content,
+                        line,
+                    }));
+                }
+                let is_last = some.len() < CHUNK && number + 1 == jobs.len();
+                if !rows.is_empty() && (rows.len() >= CHUNK || is_last) {
+                    let begun = match draft.take() {
+                        Some(draft) => draft,
+                        None => self.draft(purge.folder, about(Kind::Steps, of, word, before)).await?,
+                    };
+                    draft = Some(begun.add(std::mem::take(&mut rows)).await?);
+                }
+                if some.len() < CHUNK {
+                    break;
+                }
+            }
+        }
+        match draft {
+            Some(draft) => Ok(self.settle_draft(purge, draft).await?.gone),
+            None => Ok(0),
+        }
+    }
+
+    /// Deletes all steps of old jobs. How many.
+    async fn delete_steps(&self, purge: &Purge<'_>, jobs: &[Old]) -> Result<u64, StoreError> {
+        let at_a_time = purge.manner().at_a_time;
+        let mut all = 0;
+        for some in jobs.chunks(CHUNK) {
+            let runs: Vec<[i64; 2]> = some.iter().map(|job| [job.key[0], job.key[2]]).collect();
+            loop {
+                let gone = self
+                    .write(async |writer| {
+                        let mut tx = writer.connection()?.begin().await?;
+                        let mut link = tx.link();
+                        let which = link.dialect().among(&["cluster", "sluid"], &runs);
+                        let key = Kind::Steps.key();
+                        let next = format!("SELECT {} FROM steps WHERE {which} LIMIT {at_a_time}", key.join(", "));
+                        let mut keys = Vec::new();
+                        for row in &link.rows(Statement::built(next)).await? {
+                            let columns = 0..key.len();
+                            keys.push(columns.map(|column| row.number(column)).collect::<Result<Vec<i64>, _>>()?);
+                        }
+                        if !keys.is_empty() {
+                            let these = link.dialect().among(key, &keys);
+                            link.execute(Statement::built(format!("DELETE FROM steps WHERE {these}"))).await?;
+                        }
+                        tx.commit().await?;
+                        Ok(keys.len())
+                    })
+                    .await?;
+                all += gone as u64;
+                if gone < at_a_time {
+                    break;
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// Scripts or environments of jobs that ended before that time, in parts. How many jobs had them.
     async fn purge_texts(
         &self,
         purge: &Purge<'_>,
-        of: (i64, &str),
-        which: Text,
-        before: Timestamp,
+        of: Of<'_>,
+        (which, before): (Text, Timestamp),
     ) -> Result<u64, StoreError> {
+        let cluster = of.cluster.unwrap_or_default();
         let (mut gone, mut behind) = (0, i64::MIN);
         loop {
-            // They are looked up beside whoever stores something.
-            let old = texts::old(&mut self.reader().await?.link(), of.0, (which, before), behind).await?;
+            let old =
+                async |reader: &mut Reader| texts::old(&mut reader.link(), cluster, (which, before), behind).await;
+            let old = self.read(old).await?;
             let Some(last) = old.last().map(|work| work.job) else { return Ok(gone) };
             behind = last;
-            gone += self
-                .write(async |writer| {
-                    let mut tx = writer.connection()?.begin().await?;
-                    // A job of that number may have come since.
-                    let still = texts::still_old(&mut tx.link(), of.0, (which, before), &old).await?;
-                    give_up_texts(&mut tx.link(), purge, of, &still).await?;
-                    tx.commit().await?;
-                    Ok(still.len() as u64)
-                })
-                .await?;
+            gone += self.give_up_texts(purge, of, (which, before), &old).await?;
         }
     }
-}
 
-/// The next rows that were old before that time.
-async fn old(
-    link: &mut Link<'_>,
-    purge: &Purge<'_>,
-    kind: Kind,
-    of: Of<'_>,
-    before: Timestamp,
-) -> Result<Vec<Old>, StoreError> {
-    let columns = kind.key().len();
-    let mut sql = Statement::built(format!("SELECT {}, {}, body", kind.key().join(", "), kind.time()));
-    sql.push_with(format_args!(" FROM {} WHERE {} < ", kind.table(), kind.time()), before.0);
-    if let Some((cluster, _)) = of {
-        sql.push_with(" AND cluster = ", cluster);
-    }
-    sql.push_with(" LIMIT ", i64::from(purge.settings.at_a_time).min(PART));
-    let mut all = Vec::new();
-    for row in &link.rows(sql).await? {
-        let key = (0..columns).map(|column| row.number(column)).collect::<Result<_, _>>()?;
-        all.push(Old { key, at: row.number(columns)?, body: row.bytes(columns + 1)?.to_vec() });
-    }
-    Ok(all)
-}
-
-/// Writes old rows into a file.
-fn archive(purge: &Purge<'_>, kind: Kind, of: Of<'_>, old: &[Old]) -> Result<(), StoreError> {
-    let Some(word) = kind.archive(purge) else { return Ok(()) };
-    let cluster = of.map_or("slurmdbd", |(_, name)| name);
-    let mut file = ArchiveFile::create(purge.folder)?;
-    for old in old {
-        file.write(old.at, &kind.line(cluster, &old.body))?;
-    }
-    file.finish(cluster, word)
-}
-
-/// Writes all steps of old jobs into a file, a thousand at a time: some jobs have millions.
-async fn archive_steps(
-    link: &mut Link<'_>,
-    purge: &Purge<'_>,
-    (cluster, name): (i64, &str),
-    jobs: &[Old],
-) -> Result<(), StoreError> {
-    // They go with their jobs: what is archived of one is archived of the other.
-    let Some(word) = Kind::Steps.archive(purge).or_else(|| Kind::Jobs.archive(purge).map(|_| "step")) else {
-        return Ok(());
-    };
-    let mut file = ArchiveFile::create(purge.folder)?;
-    for job in jobs {
-        let mut place = None;
+    /// Scripts and environments that no job has any more: those of a purge that was interrupted between the two.
+    async fn purge_orphans(&self, purge: &Purge<'_>, before: Timestamp, of: Of<'_>) -> Result<(), StoreError> {
+        if self.has_no_orphans.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let cluster = of.cluster.unwrap_or_default();
+        let mut behind = i64::MIN;
         loop {
-            let rows = link.rows(behind_step(link.dialect(), cluster, job.key[2], place)).await?;
-            for row in &rows {
-                place = Some((row.number(0)?, row.number(1)?));
-                file.write(job.at, &Kind::Steps.line(name, row.bytes(2)?))?;
+            let some = async |reader: &mut Reader| texts::orphans(&mut reader.link(), cluster, before, behind).await;
+            let some = self.read(some).await?;
+            let Some(last) = some.last().map(|work| work.job) else { return Ok(()) };
+            // Both of a job may be the last ones.
+            behind = if some.len() < CHUNK { last } else { last - 1 };
+            let mut gone = 0;
+            for which in [Text::Script, Text::Environment] {
+                let of_kind: Vec<Work> = some.iter().filter(|work| work.which == which).cloned().collect();
+                gone += self.give_up_texts(purge, of, (which, before), &of_kind).await?;
             }
-            if rows.len() < CHUNK {
-                break;
+            if gone == 0 {
+                behind = last;
             }
         }
     }
-    file.finish(name, word)
-}
 
-/// Deletes old rows; with jobs all that is theirs. How many steps went with them.
-async fn delete(
-    connection: &mut Connection,
-    purge: &Purge<'_>,
-    kind: Kind,
-    of: Of<'_>,
-    old: &[Old],
-) -> Result<u64, StoreError> {
-    let mut tx = connection.begin().await?;
-    let mut link = tx.link();
-    let mut steps = 0;
-    for old in old.chunks(CHUNK) {
-        let keys: Vec<&[i64]> = old.iter().map(|old| old.key.as_slice()).collect();
-        let which = link.dialect().among(kind.key(), &keys);
-        let rows = Statement::built(format!("DELETE FROM {} WHERE {which}", kind.table()));
-        let (Kind::Jobs, Some(of)) = (kind, of) else {
-            link.execute(rows).await?;
-            continue;
+    /// Deletes scripts or environments of jobs, archived before where that is wanted. How many.
+    async fn give_up_texts(
+        &self,
+        purge: &Purge<'_>,
+        of: Of<'_>,
+        (which, before): (Text, Timestamp),
+        works: &[Work],
+    ) -> Result<u64, StoreError> {
+        let cluster = of.cluster.unwrap_or_default();
+        let key = |work: &Work| vec![cluster, work.job, work.which as i64];
+        let mut settled = Settled::default();
+        let Some(word) = purge.word_of_text(which) else {
+            for some in works.chunks(purge.manner().at_a_time) {
+                let keys: Vec<Vec<i64>> = some.iter().map(key).collect();
+                self.delete_old((Kind::Texts, None, before), &keys, purge.manner(), &mut settled).await?;
+            }
+            return Ok(settled.gone);
         };
-        let runs: Vec<[i64; 2]> = old.iter().map(|old| [old.key[0], old.key[2]]).collect();
-        let of_runs = link.dialect().among(&["cluster", "sluid"], &runs);
-        steps += link.execute(Statement::built(format!("DELETE FROM steps WHERE {of_runs}"))).await?;
-        let mut works: BTreeSet<[i64; 2]> = old.iter().map(|old| [old.key[0], old.key[1]]).collect();
-        let arrays = format!("SELECT cluster, array_job FROM jobs WHERE {which} AND array_job IS NOT NULL");
-        for row in &link.rows(Statement::built(arrays)).await? {
-            works.insert([row.number(0)?, row.number(1)?]);
-        }
-        link.execute(rows).await?;
-        let last = old.iter().map(|old| old.at).max().unwrap_or_default();
-        let left = texts::without_jobs(&mut link, &works.into_iter().collect::<Vec<_>>(), last).await?;
-        give_up_texts(&mut link, purge, of, &left).await?;
-    }
-    tx.commit().await?;
-    Ok(steps)
-}
-
-/// Deletes scripts and environments of jobs, archived before where that is wanted.
-async fn give_up_texts(
-    link: &mut Link<'_>,
-    purge: &Purge<'_>,
-    (cluster, name): (i64, &str),
-    works: &[Work],
-) -> Result<(), StoreError> {
-    let wanted = [
-        (purge.settings.archive_scripts, Text::Script, "job_script"),
-        (purge.settings.archive_environments, Text::Environment, "job_env"),
-    ];
-    for (_, which, word) in wanted.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
-        let of_kind: Vec<&Work> = works.iter().filter(|work| work.which == which).collect();
-        let mut some = of_kind.chunks(TEXTS_AT_ONCE).peekable();
+        let mut gone = 0;
+        let mut some = works.chunks(TEXTS_AT_ONCE).peekable();
         while some.peek().is_some() {
-            let (mut file, mut bytes) = (ArchiveFile::create(purge.folder)?, 0);
-            while let Some(some) = some.next_if(|_| bytes < TEXT_BYTES) {
-                for Archiving { job, at, words } in texts::read(link, cluster, which, some).await? {
-                    bytes += words.bytes().len();
-                    file.write(at, &Archived::Text { cluster: name.to_owned(), job, which, words })?;
-                }
+            let mut draft = self.draft(purge.folder, about(Kind::Texts, of, word, before)).await?;
+            while let Some(some) = some.next_if(|_| draft.bytes() < TEXT_BYTES) {
+                let read = self.read(async |reader| texts::read(&mut reader.link(), cluster, some).await).await?;
+                let rows = read.into_iter().map(|(work, words)| {
+                    let (name, job) = (of.name.to_owned(), u32::try_from(work.job).unwrap_or(u32::MAX));
+                    let line = Archived::Text { cluster: name, job, which, words };
+                    Row { key: key(work), at: work.at, content: work.hash.clone(), line }
+                });
+                draft = draft.add(rows.collect()).await?;
             }
-            file.finish(name, word)?;
+            gone += self.settle_draft(purge, draft).await?.gone;
         }
-    }
-    texts::delete(link, cluster, works).await
-}
-
-/// A file of the archive as it is written: it has its name when it is whole and on disk.
-struct ArchiveFile {
-    folder: PathBuf,
-    file: BufWriter<File>,
-    temporary: PathBuf,
-    /// First and last time.
-    span: Option<(i64, i64)>,
-    lines: u64,
-}
-
-impl ArchiveFile {
-    fn create(folder: &Path) -> Result<Self, StoreError> {
-        files::create_folder(folder, 0o700)?;
-        let temporary = folder.join(format!(".archive.{}.tmp", std::process::id()));
-        // What an earlier process of that number left is not whole, and its records are still in the database.
-        let _ = fs::remove_file(&temporary);
-        let made = File::options().write(true).create_new(true).mode(0o600).open(&temporary);
-        let file = made.map_err(|cause| StoreError::Create { path: temporary.clone(), cause })?;
-        Ok(Self { folder: folder.to_owned(), file: BufWriter::new(file), temporary, span: None, lines: 0 })
-    }
-
-    fn write(&mut self, at: i64, line: &Archived) -> Result<(), StoreError> {
-        let written = serde_json::to_writer(&mut self.file, line).map_err(std::io::Error::from);
-        written.and_then(|()| self.file.write_all(b"\n")).map_err(self.failed())?;
-        self.span = Some(self.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
-        self.lines += 1;
-        Ok(())
-    }
-
-    /// Names it `CLUSTER_KIND_table_archive_FROM_TO`, as slurmdbd.conf(5) says.
-    fn finish(mut self, cluster: &str, kind: &str) -> Result<(), StoreError> {
-        let Some((first, last)) = self.span else {
-            return fs::remove_file(&self.temporary).map_err(self.failed());
-        };
-        self.file.flush().and_then(|()| self.file.get_ref().sync_all()).map_err(self.failed())?;
-        let name = format!("{cluster}_{kind}_table_archive_{}_{}", clock(first), clock(last));
-        let path = (1u32..)
-            .map(|n| self.folder.join(if n == 1 { name.clone() } else { format!("{name}.{n}") }))
-            .find(|path| !path.exists())
-            .unwrap_or_else(|| self.folder.join(&name));
-        fs::rename(&self.temporary, &path).map_err(self.failed())?;
-        files::sync_folder(&self.folder)?;
-        tracing::info!(file = %path.display(), lines = self.lines, "archived");
-        Ok(())
-    }
-
-    fn failed(&self) -> impl FnOnce(std::io::Error) -> StoreError + use<> {
-        let path = self.temporary.clone();
-        move |cause| StoreError::Create { path, cause }
+        Ok(gone)
     }
 }
 
-/// `2026-11-23T08:00:00` in the machine's time zone.
-fn clock(ms: i64) -> String {
-    let at = jiff::Timestamp::from_millisecond(ms).unwrap_or_default().to_zoned(TimeZone::system());
-    at.strftime("%Y-%m-%dT%H:%M:%S").to_string()
+fn about(kind: Kind, of: Of<'_>, word: &str, before: Timestamp) -> About {
+    About { kind, cluster: of.name.to_owned(), word: word.to_owned(), before }
+}
+
+impl Purged {
+    const fn note(&mut self, kind: Kind, count: u64) {
+        *match kind {
+            Kind::Steps => &mut self.steps,
+            Kind::Jobs => &mut self.jobs,
+            Kind::Events => &mut self.events,
+            Kind::Reservations => &mut self.reservations,
+            Kind::Transactions => &mut self.transactions,
+            Kind::Texts => &mut self.texts,
+        } += count;
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //! Each in one transaction. What the controller says of a job later holds.
 
 use crate::{
+    archive::Archived,
     database::{Link, Statement},
     entities::insert,
     events,
     pages::{Cursor, Question},
-    purge::Archived,
     store::{Store, StoreError, Writer, decoded, numbers, put_jobs, put_step, signed},
     texts,
 };

@@ -12,7 +12,7 @@ pub use crate::database::error::StoreError;
 use crate::{
     database::{
         Connection, Link, Reader, Statement, Transaction, Value,
-        connect::{self, Readers, Server},
+        connect::{self, Readers, Server, Watch},
         dialect::{Table, There},
     },
     entities,
@@ -20,11 +20,11 @@ use crate::{
     pages::CHUNK,
     texts::Texts,
 };
-use garrick_accounts::{messages::LogId, row::JobRow, step::StepRecord};
+use garrick_accounts::{change::Rules, messages::LogId, row::JobRow, step::StepRecord};
 use garrick_events::records::job_event::JobEvent;
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
 use garrick_model::{
-    config::storage::Storage,
+    config::{slurmdbd::DbdConfig, storage::Storage},
     entities::Entities,
     ids::{JobId, Sluid, StepKey, StepNum},
     packed_steps::PackedSteps,
@@ -37,7 +37,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -76,6 +76,10 @@ const JOBS: Table = Table {
         "end_ms",
         "cpus",
         "nodes",
+        "name",
+        "part",
+        "qos",
+        "wckey",
         "form",
         "body",
     ],
@@ -105,11 +109,19 @@ pub struct Store {
     entities: watch::Sender<Arc<Entities>>,
     /// For questions.
     readers: RwLock<Readers>,
+    /// What the site says of changes of accounts and users.
+    pub(crate) rules: Rules,
+    /// One purge at a time.
+    pub(crate) purging: Mutex<()>,
+    /// No script is left of jobs that a purge deleted before it was interrupted.
+    pub(crate) has_no_orphans: AtomicBool,
 }
 
 pub(crate) struct Writer {
     /// `None`: the server is away.
     connection: Option<Connection>,
+    /// Its number on the server.
+    session: Option<i64>,
     /// When it was last there.
     used: Instant,
     /// When it was last found away, and why.
@@ -119,8 +131,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    fn with(connection: Option<Connection>) -> Self {
-        Self { connection, used: Instant::now(), failed: None, known: HashMap::new() }
+    fn with(connection: Option<Connection>, session: Option<i64>) -> Self {
+        Self { connection, session, used: Instant::now(), failed: None, known: HashMap::new() }
+    }
+
+    /// Rows of jobs are deleted: keys of cluster, job and run.
+    pub(crate) fn forget_jobs(&mut self, gone: &[Vec<i64>]) {
+        let gone: BTreeSet<(i64, i64)> = gone.iter().map(|key| (key[0], key[1])).collect();
+        self.known.retain(|(of, job), _| !gone.contains(&(*of, job.0.into())));
     }
 
     /// The connection, of one that is connected.
@@ -165,19 +183,38 @@ pub struct Followed {
 }
 
 impl Store {
+    /// Opens the database of a service with these settings. See [`Self::open`].
+    pub async fn of(settings: &DbdConfig) -> Result<Self, StoreError> {
+        let rules = Rules {
+            no_coordinators: settings.no_coordinators,
+            resources_absolute: settings.resources_absolute,
+            default_qos: settings.default_qos.clone(),
+        };
+        let store =
+            Self::open_with(&settings.storage, Watch { patience: settings.message_timeout, ..Watch::default() });
+        Ok(Self { rules, ..store.await? })
+    }
+
     /// Opens the database. A file is made if it is not there. A server need not be there yet; one that is and refuses is an error.
     pub async fn open(storage: &Storage) -> Result<Self, StoreError> {
+        Self::open_with(storage, Watch::default()).await
+    }
+
+    async fn open_with(storage: &Storage, watch: Watch) -> Result<Self, StoreError> {
         let archive = storage.archive();
-        let Some(server) = Server::of(storage)? else {
+        let Some(server) = Server::of(storage, watch)? else {
             let (mut connection, readers) = connect::open_file(storage.file().unwrap_or(Path::new(""))).await?;
             let entities = Arc::new(entities::open(&mut connection).await?);
             return Ok(Self {
                 archive,
                 server: None,
                 host: AtomicUsize::default(),
-                writer: Mutex::new(Writer::with(Some(connection))),
+                writer: Mutex::new(Writer::with(Some(connection), None)),
                 entities: watch::Sender::new(entities),
                 readers: RwLock::new(readers),
+                rules: Rules::default(),
+                purging: Mutex::default(),
+                has_no_orphans: AtomicBool::default(),
             });
         };
         let readers = RwLock::new(server.readers(0));
@@ -185,9 +222,12 @@ impl Store {
             archive,
             server: Some(server),
             host: AtomicUsize::default(),
-            writer: Mutex::new(Writer::with(None)),
+            writer: Mutex::new(Writer::with(None, None)),
             entities: watch::Sender::default(),
             readers,
+            rules: Rules::default(),
+            purging: Mutex::default(),
+            has_no_orphans: AtomicBool::default(),
         };
         match store.ready().await {
             Ok(()) | Err(StoreError::Away(_)) => Ok(store),
@@ -197,7 +237,7 @@ impl Store {
 
     /// The same, with another way to look whether a server is there.
     #[cfg(test)]
-    pub(crate) fn watched(mut self, watch: connect::Watch) -> Self {
+    pub(crate) fn watched(mut self, watch: Watch) -> Self {
         if let Some(server) = &mut self.server {
             server.watch = watch;
         }
@@ -226,10 +266,11 @@ impl Store {
         let mut writer = self.writer.lock().await;
         let Some(server) = &self.server else { return what(&mut writer).await };
         self.connect(server, &mut writer).await?;
+        let silent = server.until_silent(self.host.load(Ordering::Relaxed), writer.session);
         let done = tokio::select! {
             biased;
             done = what(&mut writer) => done,
-            () = self.until_silent() => Err(StoreError::Away("no answer".to_owned())),
+            () = silent => Err(StoreError::Away("no answer".to_owned())),
         };
         match done {
             Err(error) if error.is_lost() => {
@@ -244,17 +285,34 @@ impl Store {
         }
     }
 
-    /// Waits until the database's server does not answer any more. A file does.
-    pub async fn until_silent(&self) {
-        match &self.server {
-            Some(server) => server.until_silent(self.host.load(Ordering::Relaxed)).await,
-            None => std::future::pending().await,
-        }
-    }
-
     /// Accounts and users as they are on disk.
     pub(crate) const fn told(&self) -> &watch::Sender<Arc<Entities>> {
         &self.entities
+    }
+
+    /// Asks something over a connection for questions.
+    pub(crate) async fn read<T>(
+        &self,
+        what: impl AsyncFnOnce(&mut Reader) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut reader = self.reader().await?;
+        let Some(server) = &self.server else { return what(&mut reader).await };
+        let session = reader.link().session().await?;
+        let silent = server.until_silent(self.host.load(Ordering::Relaxed), session);
+        let done = tokio::select! {
+            biased;
+            done = what(&mut reader) => Some(done),
+            () = silent => None,
+        };
+        let Some(done) = done else {
+            // Nobody else is given that connection.
+            reader.give_up();
+            return Err(StoreError::Away(format!("{}: no answer", server.name())));
+        };
+        match done {
+            Err(error) if error.is_lost() => Err(StoreError::Away(format!("{}: {error}", server.name()))),
+            done => done,
+        }
     }
 
     /// A connection for a question.
@@ -287,9 +345,9 @@ impl Store {
             return Err(StoreError::Away(why.clone()));
         }
         match self.connected(server).await {
-            Ok(connection) => {
+            Ok((connection, session)) => {
                 tracing::info!(server = server.name(), "the database is there");
-                *writer = Writer::with(Some(connection));
+                *writer = Writer::with(Some(connection), session);
                 Ok(())
             }
             Err(error) => {
@@ -305,10 +363,15 @@ impl Store {
         }
     }
 
-    /// A new connection that writes. Another service may have changed accounts and users since.
-    async fn connected(&self, server: &Server) -> Result<Connection, StoreError> {
+    /// A new connection that writes, and its number on the server. Another service may have changed accounts and users since.
+    async fn connected(&self, server: &Server) -> Result<(Connection, Option<i64>), StoreError> {
         let (mut connection, host) = server.connect().await?;
-        let entities = entities::open(&mut connection).await?;
+        let session = connection.link().session().await?;
+        let entities = tokio::select! {
+            biased;
+            entities = entities::open(&mut connection) => entities?,
+            () = server.until_silent(host, session) => return Err(StoreError::Away("no answer".to_owned())),
+        };
         self.entities.send_if_modified(|told| {
             let is_other = **told != entities;
             if is_other {
@@ -318,7 +381,7 @@ impl Store {
         });
         *self.readers.write().unwrap_or_else(PoisonError::into_inner) = server.readers(host);
         self.host.store(host, Ordering::Relaxed);
-        Ok(connection)
+        Ok((connection, session))
     }
 
     /// A controller begins to feed. The position up to which its log is stored, and whether a snapshot was; `None`: nothing of that
@@ -569,11 +632,21 @@ pub(crate) fn column(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { text.replace('\0', "?").into() } else { text.into() }
 }
 
+/// The partition by which a row is found; `None`: it may run in several.
+fn part_of(row: &JobRow) -> Option<&str> {
+    match (&row.partition, &row.partitions[..]) {
+        (Some(part), _) => Some(part),
+        (None, [part]) => Some(part),
+        (None, _) => None,
+    }
+}
+
 pub(crate) async fn put_jobs(
     link: &mut Link<'_>,
     cluster: i64,
     rows: impl Iterator<Item = &JobRow>,
 ) -> Result<(), StoreError> {
+    let text = |text: &str| Value::Text(Some(Cow::Owned(column(text).into_owned())));
     let values = |row: &JobRow| {
         let amounts = if row.allocated.is_empty() { &row.requested } else { &row.allocated };
         vec![
@@ -591,6 +664,10 @@ pub(crate) async fn put_jobs(
             row.end.map(|at| at.0).into(),
             signed(amounts.count(garrick_accounts::tres::CPU)).into(),
             signed(amounts.count(garrick_accounts::tres::NODE)).into(),
+            text(&row.name),
+            part_of(row).map_or(Value::Text(None), text),
+            text(row.qos.as_deref().unwrap_or("")),
+            text(row.wckey.as_deref().unwrap_or("")),
             FORM.into(),
             encoded(row).into(),
         ]

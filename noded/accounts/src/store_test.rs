@@ -135,33 +135,75 @@ fn the_files_are_this_users_alone() {
 
 /// Questions as users ask them: of a job, of users, of a window of time, and together.
 fn questions() -> Vec<JobFilter> {
-    let named = vec![NamedJob::job(JobId(3)), NamedJob::job(JobId(2_500))];
-    let window = JobFilter { start: Some(Timestamp(2_000)), end: Some(Timestamp(6_000)), ..JobFilter::default() };
+    let named = vec![NamedJob::job(JobId(3)), NamedJob::job(JobId(1_250))];
+    let window = such_window();
     vec![
         JobFilter::default(),
         JobFilter { jobs: named.clone(), ..JobFilter::default() },
         JobFilter { jobs: named, ..window.clone() },
         JobFilter { users: vec![1001], ..window.clone() },
-        JobFilter { start: Some(Timestamp(5_000)), ..JobFilter::default() },
+        JobFilter { start: Some(Timestamp(1_005_000)), ..JobFilter::default() },
         JobFilter { end: Some(Timestamp(300)), ..JobFilter::default() },
+        JobFilter { end: Some(Timestamp(1_000_300)), ..JobFilter::default() },
         JobFilter { clusters: vec!["d".into()], ..window.clone() },
+        JobFilter { names: words(["job30", "job31", "job1500", "nosuch"]), ..JobFilter::default() },
+        JobFilter { names: words(["job1500", "it's"]), users: vec![1001], ..window.clone() },
+        JobFilter { states: vec![JobState::Cancelled], ..window.clone() },
+        JobFilter { states: vec![JobState::Failed, JobState::Running], ..window.clone() },
+        JobFilter { states: vec![JobState::Pending], ..window.clone() },
+        JobFilter { states: vec![JobState::Pending, JobState::Cancelled], ..JobFilter::default() },
+        JobFilter { accounts: words(["", "chem"]), ..window.clone() },
+        JobFilter { accounts: words(["chem"]), ..window.clone() },
+        JobFilter { partitions: words(["debug", "long"]), ..window.clone() },
+        JobFilter { qos: words(["high"]), ..window.clone() },
+        JobFilter { qos: words([""]), wckeys: words(["", "k"]), ..window.clone() },
         window,
     ]
 }
 
+fn such_window() -> JobFilter {
+    JobFilter { start: Some(Timestamp(1_002_000)), end: Some(Timestamp(1_006_000)), ..JobFilter::default() }
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).into()
+}
+
+/// One of all sorts.
+fn of_sort(id: u32) -> ControllerEvent {
+    let one = |of: [&str; 3]| Some(of[id as usize % 3].to_owned()).filter(|text| !text.is_empty());
+    let partitions = [&["debug"][..], &["debug", "long"], &["other"]][id as usize % 3];
+    let spec = JobSpec {
+        name: format!("job{id}"),
+        account: one(["chem", "", "phys"]),
+        qos: one(["", "high", "low"]),
+        wckey: one(["k", "", "l"]),
+        partitions: partitions.iter().map(|part| (*part).to_owned()).collect(),
+        ..JobSpec::default()
+    };
+    job(id, JobEvent::Submitted(Box::new(record(id, spec))))
+}
+
 #[test]
 fn a_question_is_answered_with_the_rows_that_the_filter_takes() {
-    const JOBS: u32 = 3_000;
+    const JOBS: u32 = 1_500;
     on_each(async |place| {
         let store = place.open().await;
         let (of, _) = store.follow("c", LOG).await.unwrap();
         store.begin(&of, Position(0)).await.unwrap();
-        let events = (1..=JOBS).map(submitted);
+        let events = (1..=JOBS).map(of_sort);
         // Every third job has not ended.
-        let ends = (1..=JOBS).filter(|id| id % 3 != 0).map(|id| ended(id, i64::from(id) * 3));
+        let ends = (1..=JOBS).filter(|id| id % 3 != 0).map(|id| ended(id, 1_000_000 + i64::from(id) * 3));
         store.keep(&of, Position(0), Position(1), events.chain(ends).collect::<Vec<_>>()).await.unwrap();
         let rows = all(&store, &JobFilter::default()).await;
         assert_eq!(rows.len(), JOBS as usize);
+        // Some are of before there were columns for what they are asked for by.
+        let before =
+            "UPDATE jobs SET name = NULL, part = NULL, qos = NULL, wckey = NULL WHERE job > 740 AND job < 1000";
+        store
+            .write(async |writer| Ok(writer.connection()?.link().execute(Statement::of(before)).await?))
+            .await
+            .unwrap();
         for filter in questions() {
             let want: Vec<u32> = rows.iter().filter(|job| filter.takes(&job.row)).map(|job| job.row.job.0).collect();
             let told: Vec<u32> = all(&store, &filter).await.iter().map(|job| job.row.job.0).collect();
@@ -193,7 +235,15 @@ fn no_question_reads_the_whole_table_of_jobs() {
             let plan = store.explain(&question, place).await.unwrap();
             assert!(plan.iter().any(|line| line.contains("SEARCH jobs")), "{filter:?}: {plan:#?}");
             assert!(!plan.iter().any(|line| line.contains("SCAN jobs")), "{filter:?}: {plan:#?}");
-            if filter.start.is_some() && filter.jobs.is_empty() && filter.users.is_empty() {
+            let has = |index: &str| plan.iter().any(|line| line.contains(index));
+            if !filter.names.is_empty() && filter.users.is_empty() {
+                assert!(
+                    !plan.iter().any(|line| line.contains("SEARCH jobs") && !line.contains("jobs_by_name")),
+                    "{plan:#?}"
+                );
+            } else if let [JobState::Cancelled] = filter.states[..] {
+                assert!(has("jobs_by_state (cluster=? AND state=? AND end_ms"), "{filter:?}: {plan:#?}");
+            } else if filter == such_window() {
                 assert!(plan.iter().any(|line| line.contains("COVERING INDEX jobs_in_time")), "{filter:?}: {plan:#?}");
             }
         }
@@ -300,5 +350,44 @@ fn energy_of_steps_is_that_of_their_run_once() {
         let part = store.usage(&question, None, None, (now, &mut Summed::default())).await.unwrap();
         // It runs until now, as its end is now, too.
         assert_eq!(part.rows[0].sum.of("energy"), 100, "until the end of the window, or now");
+    });
+}
+
+/// A database as the program before made it, with a job in it.
+#[test]
+fn a_database_of_before_is_brought_up_and_its_rows_are_found() {
+    in_file(async |place| {
+        let file = place.storage.file().unwrap();
+        connect::open_file_as_of(file, 3).await.unwrap();
+        let row = JobRow::of("c", &record(5, JobSpec { name: "of before".into(), ..JobSpec::default() }));
+        let mut database = connect::open_file_as_of(file, 3).await.unwrap();
+        let mut link = database.link();
+        let cluster = "INSERT INTO clusters (id, name, log_high, log_low, whole) VALUES (1, 'c', 7, -1, 1)";
+        link.execute(Statement::of(cluster)).await.unwrap();
+        let insert = "INSERT INTO jobs (cluster, job, sluid, uid, gid, state, since_ms, cpus, nodes, form, body) \
+                      VALUES (1, 5, 5, 1001, 1001, 'PENDING', 0, 1, 1, 1, ?)";
+        link.execute(Statement::of(insert).with(encoded(&row))).await.unwrap();
+        drop(database);
+        let store = place.open().await;
+        let named = |name| JobFilter { names: words([name]), ..JobFilter::default() };
+        assert_eq!(all(&store, &named("of before")).await.len(), 1);
+        assert_eq!(all(&store, &named("another")).await.len(), 0);
+    });
+}
+
+#[test]
+fn rows_with_long_texts_are_read_few_at_a_time_and_all_told() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let long = |id: u32| {
+            let comment = Some("x".repeat(if id < 150 { 10 } else { 60_000 }));
+            let spec = JobSpec { name: format!("job{id}"), comment, ..JobSpec::default() };
+            job(id, JobEvent::Submitted(Box::new(record(id, spec))))
+        };
+        store.keep(&of, Position(0), Position(1), (1..=250).map(long).collect::<Vec<_>>()).await.unwrap();
+        let told: Vec<u32> = all(&store, &JobFilter::default()).await.iter().map(|job| job.row.job.0).collect();
+        assert_eq!(told, (1..=250).collect::<Vec<_>>());
     });
 }

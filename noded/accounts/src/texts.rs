@@ -70,17 +70,9 @@ pub(crate) struct Work {
     pub(crate) job: i64,
     /// Which.
     pub(crate) which: Text,
-    hash: Vec<u8>,
-    /// When its job ended, milliseconds.
-    at: i64,
-}
-
-/// A text that is archived.
-pub(crate) struct Archiving {
-    pub(crate) job: u32,
+    pub(crate) hash: Vec<u8>,
     /// When its job ended, milliseconds.
     pub(crate) at: i64,
-    pub(crate) words: Words,
 }
 
 /// What is told of a text.
@@ -100,31 +92,38 @@ impl Store {
         which: Text,
         may: impl Fn(&JobRow) -> bool,
     ) -> Result<Option<Told>, StoreError> {
-        let mut reader = self.reader().await?;
-        let mut link = reader.link();
-        let of_run = "SELECT cluster, job, body FROM jobs WHERE cluster IN (SELECT id FROM clusters) AND sluid = ?";
-        let Some(found) = link.row(Statement::of(of_run).with(signed(run.0))).await? else { return Ok(None) };
-        let (cluster, job) = (found.number(0)?, found.number(1)?);
-        let Some(row) = readable::<JobRow>(found.bytes(2)?, JobId(u32::try_from(job).unwrap_or(u32::MAX))) else {
-            return Ok(None);
-        };
-        if !may(&row) {
-            return Ok(Some(Told::Denied));
-        }
-        // Tasks of an array have those of the array.
-        let of = i64::from(row.array_task.map_or(row.job, |task| task.array_job).0);
-        // The text is that of the newest job of this number.
-        let newest =
-            "SELECT uid FROM jobs WHERE cluster = ? AND (job = ? OR array_job = ?) ORDER BY sluid DESC LIMIT 1";
-        let newest = link.row(Statement::of(newest).with(cluster).with(of).with(of)).await?;
-        if newest.map(|row| row.number(0)).transpose()? != Some(i64::from(row.uid)) {
-            return Ok(Some(Told::Text(None)));
-        }
-        let text = "SELECT texts.body FROM works JOIN texts ON texts.hash = works.hash \
-                    WHERE works.cluster = ? AND works.job = ? AND works.kind = ?";
-        let text = link.row(Statement::of(text).with(cluster).with(of).with(which as i64)).await?;
-        Ok(Some(Told::Text(text.map(|text| text.bytes(0).map(<[u8]>::to_vec)).transpose()?)))
+        self.read(async |reader| text(&mut reader.link(), run, which, may).await).await
     }
+}
+
+/// A text of a run.
+async fn text(
+    link: &mut Link<'_>,
+    run: Sluid,
+    which: Text,
+    may: impl Fn(&JobRow) -> bool,
+) -> Result<Option<Told>, StoreError> {
+    let of_run = "SELECT cluster, job, body FROM jobs WHERE cluster IN (SELECT id FROM clusters) AND sluid = ?";
+    let Some(found) = link.row(Statement::of(of_run).with(signed(run.0))).await? else { return Ok(None) };
+    let (cluster, job) = (found.number(0)?, found.number(1)?);
+    let Some(row) = readable::<JobRow>(found.bytes(2)?, JobId(u32::try_from(job).unwrap_or(u32::MAX))) else {
+        return Ok(None);
+    };
+    if !may(&row) {
+        return Ok(Some(Told::Denied));
+    }
+    // Tasks of an array have those of the array.
+    let of = i64::from(row.array_task.map_or(row.job, |task| task.array_job).0);
+    // The text is that of the newest job of this number.
+    let newest = "SELECT uid FROM jobs WHERE cluster = ? AND (job = ? OR array_job = ?) ORDER BY sluid DESC LIMIT 1";
+    let newest = link.row(Statement::of(newest).with(cluster).with(of).with(of)).await?;
+    if newest.map(|row| row.number(0)).transpose()? != Some(i64::from(row.uid)) {
+        return Ok(Some(Told::Text(None)));
+    }
+    let text = "SELECT texts.body FROM works JOIN texts ON texts.hash = works.hash \
+                    WHERE works.cluster = ? AND works.job = ? AND works.kind = ?";
+    let text = link.row(Statement::of(text).with(cluster).with(of).with(which as i64)).await?;
+    Ok(Some(Told::Text(text.map(|text| text.bytes(0).map(<[u8]>::to_vec)).transpose()?)))
 }
 
 /// Texts of the jobs of a batch: they are stored together.
@@ -187,6 +186,10 @@ const IS_OLD: &str = "NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.
      AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.array_job = works.job \
      AND (jobs.end_ms IS NULL OR jobs.end_ms >= ?))";
 
+/// No job has that number, and no task is of such an array.
+const HAS_NO_JOB: &str = "NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.job = works.job) \
+     AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.array_job = works.job)";
+
 /// A thousand texts of jobs that ended before that time, by job, behind that job.
 pub(crate) async fn old(
     link: &mut Link<'_>,
@@ -201,27 +204,34 @@ pub(crate) async fn old(
     works(link, sql, before.0).await
 }
 
-/// Those of these that are still old.
+/// Those of these (cluster, job and kind) that are old before that time. All are of one cluster.
 pub(crate) async fn still_old(
     link: &mut Link<'_>,
-    cluster: i64,
-    (which, before): (Text, Timestamp),
-    known: &[Work],
+    before: Timestamp,
+    keys: &[&Vec<i64>],
 ) -> Result<Vec<Work>, StoreError> {
-    let keys: Vec<[i64; 3]> = known.iter().map(|work| [cluster, work.job, which as i64]).collect();
-    let these = link.dialect().among(&["cluster", "job", "kind"], &keys);
+    let these = link.dialect().among(&["cluster", "job", "kind"], keys);
     let sql = Statement::built(format!("SELECT job, kind, hash FROM works WHERE {IS_OLD} AND {these}"));
     works(link, sql.with(before.0).with(before.0), before.0).await
+}
+
+/// A thousand texts of a cluster that no job has, by job, behind that job.
+pub(crate) async fn orphans(
+    link: &mut Link<'_>,
+    cluster: i64,
+    before: Timestamp,
+    behind: i64,
+) -> Result<Vec<Work>, StoreError> {
+    let mut sql = Statement::built(format!("SELECT job, kind, hash FROM works WHERE {HAS_NO_JOB}"));
+    sql.push_with(" AND cluster = ", cluster).push_with(" AND job > ", behind);
+    sql.push(format_args!(" ORDER BY job, kind LIMIT {CHUNK}"));
+    works(link, sql, before.0).await
 }
 
 /// Texts of these jobs that have no runs any more, and of arrays without tasks. `at`: when they ended.
 pub(crate) async fn without_jobs(link: &mut Link<'_>, jobs: &[[i64; 2]], at: i64) -> Result<Vec<Work>, StoreError> {
     let these = link.dialect().among(&["cluster", "job"], jobs);
-    let left = format!(
-        "SELECT job, kind, hash FROM works WHERE {these} \
-         AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.job = works.job) \
-         AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.cluster = works.cluster AND jobs.array_job = works.job)",
-    );
+    let left = format!("SELECT job, kind, hash FROM works WHERE {these} AND {HAS_NO_JOB}");
     works(link, Statement::built(left), at).await
 }
 
@@ -234,24 +244,28 @@ async fn works(link: &mut Link<'_>, sql: Statement<'_>, at: i64) -> Result<Vec<W
     Ok(all)
 }
 
-/// What these are.
-pub(crate) async fn read(
+/// What these are, each with the one of these that it is.
+pub(crate) async fn read<'w>(
     link: &mut Link<'_>,
     cluster: i64,
-    which: Text,
-    some: &[&Work],
-) -> Result<Vec<Archiving>, StoreError> {
+    some: &'w [Work],
+) -> Result<Vec<(&'w Work, Words)>, StoreError> {
     if some.is_empty() {
         return Ok(Vec::new());
     }
-    let keys: Vec<[i64; 3]> = some.iter().map(|work| [cluster, work.job, which as i64]).collect();
+    let keys: Vec<[i64; 3]> = some.iter().map(|work| [cluster, work.job, work.which as i64]).collect();
     let these = link.dialect().among(&["works.cluster", "works.job", "works.kind"], &keys);
-    let sql = format!("SELECT works.job, texts.body FROM works JOIN texts ON texts.hash = works.hash WHERE {these}");
+    let sql = format!(
+        "SELECT works.job, works.kind, works.hash, texts.body FROM works JOIN texts ON texts.hash = works.hash WHERE {these}"
+    );
     let mut all = Vec::new();
     for row in &link.rows(Statement::built(sql)).await? {
-        let job = row.number(0)?;
-        let at = some.iter().find(|work| work.job == job).map_or(0, |work| work.at);
-        all.push(Archiving { job: u32::try_from(job).unwrap_or(u32::MAX), at, words: row.bytes(1)?.into() });
+        let (job, kind, hash) = (row.number(0)?, row.number(1)?, row.bytes(2)?);
+        // Another job of that number may have come, with another text.
+        let same = |work: &&Work| work.job == job && work.which as i64 == kind && work.hash == hash;
+        if let Some(work) = some.iter().find(same) {
+            all.push((work, row.bytes(3)?.into()));
+        }
     }
     Ok(all)
 }

@@ -2,7 +2,7 @@
 //! only the sums are kept: memory is bounded by the number of accounts, users, WCKeys and QOS that differ.
 
 use crate::{
-    database::{Link, Statement, dialect::Dialect},
+    database::{Link, Reader, Statement, dialect::Dialect},
     store::{Store, StoreError},
 };
 use garrick_accounts::{
@@ -124,20 +124,12 @@ impl Store {
         only: Option<&Owner>,
         now: Timestamp,
     ) -> Result<BTreeMap<UsageKey, UsageSum>, UsageError> {
-        // Of one moment: a job that ends meanwhile counts once.
-        let mut reader = self.reader().await?;
-        let mut tx = reader.begin().await?;
-        let mut link = tx.link();
-        let clusters = link.rows(Statement::of("SELECT id, name FROM clusters")).await?;
         let mut sums = Sums { question, only, now, sums: BTreeMap::new() };
-        for cluster in &clusters {
-            let (id, name) = (cluster.number(0)?, cluster.text(1)?);
-            let asked = &question.such.clusters;
-            if asked.is_empty() || asked.iter().any(|asked| asked == name) {
-                sums.read(&mut link, (id, name), Which::Live).await?;
-                sums.read(&mut link, (id, name), Which::Over).await?;
-            }
-        }
+        let read = self.read(async |reader| match sums.read_all(reader).await {
+            Err(UsageError::Store(error)) => Err(error),
+            done => Ok(done),
+        });
+        read.await??;
         Ok(sums.sums)
     }
 }
@@ -157,6 +149,22 @@ struct Sums<'q> {
 }
 
 impl Sums<'_> {
+    /// Adds what was used. All of it is of one moment: a job that ends meanwhile counts once.
+    async fn read_all(&mut self, reader: &mut Reader) -> Result<(), UsageError> {
+        let mut tx = reader.begin().await?;
+        let mut link = tx.link();
+        let clusters = link.rows(Statement::of("SELECT id, name FROM clusters")).await?;
+        for cluster in &clusters {
+            let (id, name) = (cluster.number(0)?, cluster.text(1)?);
+            let asked = &self.question.such.clusters;
+            if asked.is_empty() || asked.iter().any(|asked| asked == name) {
+                self.read(&mut link, (id, name), Which::Live).await?;
+                self.read(&mut link, (id, name), Which::Over).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Adds what was used on one cluster.
     async fn read(&mut self, link: &mut Link<'_>, (id, name): (i64, &str), which: Which) -> Result<(), UsageError> {
         let mut place: Option<Place> = None;

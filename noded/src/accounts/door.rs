@@ -21,10 +21,11 @@ use garrick_frame::LinkKind;
 use garrick_kernel::users::{self, UserError};
 use garrick_model::{
     config::{PrivateKind, slurmdbd::DbdConfig, storage::Storage},
+    doors,
     entities::{Entities, names::AdminLevel},
     ids::Sluid,
     messages::{command::Caller, encoded_bytes},
-    time::Timestamp,
+    time::{TimeLimit, Timestamp},
 };
 use garrick_transport::{DoorConn, DoorListener, LinkError, Receiver, Sender};
 use serde::Serialize;
@@ -41,7 +42,9 @@ use tokio::{
 };
 
 /// Questions of one user that are being answered at a time: half of all.
-const OF_USER: usize = 2;
+pub(super) const ANSWERED_OF_USER: usize = 2;
+/// Conversations of one user at a time: each remembers half a MiB of its last answer.
+pub(super) const CONVERSING_OF_USER: usize = 32;
 /// Bytes of a change by somebody who is no operator.
 const MOST_OF_OTHERS: usize = 64 << 10;
 /// A conversation without a question for so long ends.
@@ -67,11 +70,35 @@ pub struct World {
     /// For questions that are being answered.
     pub turns: Arc<Semaphore>,
     /// Those of each user who is being answered.
-    pub of_users: Arc<Mutex<HashMap<u32, Arc<Semaphore>>>>,
+    pub answering: OfUsers,
+    /// Conversations of each user.
+    pub conversing: OfUsers,
     /// How long questions took.
     pub clockwork: Arc<Clockwork>,
     /// Controllers that are connected.
     pub controllers: Arc<Controllers>,
+}
+
+/// So many of each user at a time; the next ones wait in the order in which they came.
+#[derive(Clone, Debug)]
+pub struct OfUsers {
+    most: usize,
+    there: Arc<Mutex<HashMap<u32, Arc<Semaphore>>>>,
+}
+
+impl OfUsers {
+    /// So many of each.
+    pub fn with_most(most: usize) -> Self {
+        Self { most, there: Arc::default() }
+    }
+
+    /// A user's.
+    pub(super) fn of(&self, uid: u32) -> Arc<Semaphore> {
+        let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody waits or is served where only this table has it.
+        there.retain(|_, places| Arc::strong_count(places) > 1);
+        Arc::clone(there.entry(uid).or_insert_with(|| Arc::new(Semaphore::new(self.most))))
+    }
 }
 
 /// Controllers that are connected.
@@ -247,7 +274,7 @@ impl World {
                 let believed = self.is_believed(conn.peer.uid);
                 let guest = self.guests.enter(conn.peer.uid);
                 if guest.is_none() && !believed {
-                    return conn.refuse("busy: too many connections of this user are open, try again");
+                    return conn.refuse(doors::TOO_MANY);
                 }
                 let caller = caller_of(&conn, &self.host);
                 let asker = match Asker::here(caller, false).await {
@@ -255,7 +282,13 @@ impl World {
                     Err(error) => return conn.refuse(&format!("{error}: try again")),
                 };
                 let (replies, requests) = conn.split::<AccountsReply, AccountsRequest>();
-                self.answer_all(replies, requests, asker, believed).await;
+                if believed {
+                    return self.answer_all(replies, requests, asker, true).await;
+                }
+                // Others of his wait, in the order in which they came, and nobody else waits for them.
+                let place = self.conversing.of(asker.caller.uid).acquire_owned();
+                let _place = working(&replies, || AccountsReply::Working, STILL_WORKING, place).await;
+                self.answer_all(replies, requests, asker, false).await;
             }
             other => conn.refuse(&format!("the door of accounting does not serve {other:?}")),
         }
@@ -477,15 +510,7 @@ impl World {
                 None => return AccountsReply::Refused(AccountsRefusal::Busy),
             },
         };
-        let is_read = is_only_read(&request);
-        let answered = self.answered(request, caller, cursor);
-        let reply = tokio::select! {
-            biased;
-            reply = answered => reply,
-            () = self.store.until_silent(), if is_read => {
-                failed(StoreError::Away("its server does not answer any more".to_owned()))
-            }
-        };
+        let reply = self.answered(request, caller, cursor).await;
         drop(turn);
         reply
     }
@@ -497,6 +522,7 @@ impl World {
             }
             AccountsRequest::Config => AccountsReply::Config(self.shown()),
             AccountsRequest::Jobs { filter, .. } if !filter.is_sound() => too_long(),
+            AccountsRequest::Jobs { filter, .. } if self.is_too_wide(&filter, caller) => too_wide(),
             AccountsRequest::Jobs { filter, steps, after } => {
                 self.jobs((&filter, steps, after.as_ref()), caller, &mut cursor.jobs).await
             }
@@ -530,6 +556,9 @@ impl World {
             AccountsRequest::Script(run) => self.text(run, Text::Script, caller).await,
             AccountsRequest::Environment(run) => self.text(run, Text::Environment, caller).await,
             AccountsRequest::Usage { question, .. } if !question.such.is_sound() => too_long(),
+            AccountsRequest::Usage { question, .. } if self.is_longer(question.start, question.end, caller) => {
+                too_wide()
+            }
             AccountsRequest::Usage { question, after } => {
                 self.usage(&question, after.as_deref(), caller, &mut cursor.usage).await
             }
@@ -545,16 +574,8 @@ impl World {
 
     /// A turn, of the user's and of all; `None`: the service ends.
     async fn turn(&self, uid: u32) -> Option<(OwnedSemaphorePermit, SemaphorePermit<'_>)> {
-        let of_user = self.turns_of(uid).acquire_owned().await.ok()?;
+        let of_user = self.answering.of(uid).acquire_owned().await.ok()?;
         Some((of_user, self.turns.acquire().await.ok()?))
-    }
-
-    /// A user's share of the turns: what is left serves others.
-    pub(super) fn turns_of(&self, uid: u32) -> Arc<Semaphore> {
-        let mut of = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody waits or is answered where only this table has it.
-        of.retain(|_, turns| Arc::strong_count(turns) > 1);
-        Arc::clone(of.entry(uid).or_insert_with(|| Arc::new(Semaphore::new(OF_USER))))
     }
 
     /// Who asks, by his name here.
@@ -601,6 +622,20 @@ impl World {
         self.settings.private.has(kind) && !self.is_admin(caller)
     }
 
+    /// Is that a longer time than he may ask about (`MaxQueryTimeRange`)?
+    fn is_longer(&self, start: Timestamp, end: Timestamp, caller: &Asker) -> bool {
+        let ms = u64::try_from(end.0.saturating_sub(start.0)).unwrap_or(0);
+        self.settings.longest_window.is_some_and(|longest| u128::from(ms) > longest.as_millis())
+            && !self.is_admin(caller)
+    }
+
+    /// Is the window of that question? Jobs that are named are found without looking through it.
+    fn is_too_wide(&self, filter: &JobFilter, caller: &Asker) -> bool {
+        let now = Timestamp::now();
+        let (start, end) = (filter.start.unwrap_or_default(), filter.end.map_or(now, |end| end.min(now)));
+        filter.jobs.is_empty() && self.is_longer(start, end, caller)
+    }
+
     /// They name users and accounts.
     fn hides_transactions(&self) -> bool {
         let private = &self.settings.private;
@@ -623,7 +658,7 @@ impl World {
     /// Tells a user the entities that he may see.
     async fn tell_entities(&self, replies: &Sender<AccountsReply>, caller: &Asker) -> Result<(), LinkError> {
         // A copy of all is made: one for each user at a time, until it is told.
-        let Ok(_turn_of_user) = self.turns_of(caller.caller.uid).acquire_owned().await else { return Ok(()) };
+        let Ok(_turn_of_user) = self.answering.of(caller.caller.uid).acquire_owned().await else { return Ok(()) };
         let all = self.store.entities();
         let seen = visible::visible(&all, &self.actor(caller), &self.settings.private);
         match parts::parts(&seen) {
@@ -678,15 +713,26 @@ impl World {
     fn shown(&self) -> Vec<(String, String)> {
         let settings = &self.settings;
         let path = |path: Option<&std::path::Path>| path.map_or("(null)".to_owned(), |path| path.display().to_string());
+        let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+        let or_null = |text: &Option<String>| text.clone().unwrap_or_else(|| "(null)".to_owned());
+        let longest = settings.longest_window.map(|longest| TimeLimit::Secs(longest.as_secs()));
         let pairs = [
+            ("AllResourcesAbsolute", yes_no(settings.resources_absolute)),
+            ("ArchiveScript", path(settings.archive_script.as_deref())),
             ("DbdAddr", settings.address.clone().unwrap_or_else(|| settings.host.clone())),
             ("DbdBackupHost", settings.backup.clone().unwrap_or_else(|| "(null)".to_owned())),
             ("DbdHost", settings.host.clone()),
             ("DbdPort", settings.port.to_string()),
             ("DebugLevel", settings.debug_level.name().to_owned()),
+            ("DefaultQOS", or_null(&settings.default_qos)),
+            ("DisableArchiveCommands", yes_no(settings.no_archive_commands)),
+            ("DisableCoordDBD", yes_no(settings.no_coordinators)),
             ("LogFile", path(settings.log_file.as_deref())),
+            ("MaxQueryTimeRange", longest.unwrap_or(TimeLimit::Unlimited).scontrol_text()),
+            ("MessageTimeout", format!("{} secs", settings.message_timeout.as_secs())),
             ("PidFile", path(Some(&settings.pid_file))),
             ("PrivateData", settings.private.text()),
+            ("StoragePassScript", path(settings.password_script.as_deref())),
             ("SlurmUser", settings.slurm_user.clone().unwrap_or_else(|| "(null)".to_owned())),
         ];
         let pairs = pairs.into_iter().map(|(key, value)| (key.to_owned(), value));
@@ -719,21 +765,6 @@ const fn needs_database(request: &AccountsRequest) -> bool {
     !matches!(request, Config | OnBehalfOf(_) | OnBehalfOfOrdinary(_))
 }
 
-/// Questions that only read: they may be given up at any time.
-const fn is_only_read(request: &AccountsRequest) -> bool {
-    use AccountsRequest::{Environment, Events, Jobs, Reservations, Script, Transactions, Usage};
-    matches!(
-        request,
-        Jobs { .. }
-            | Usage { .. }
-            | Events { .. }
-            | Reservations { .. }
-            | Transactions { .. }
-            | Script(_)
-            | Environment(_)
-    )
-}
-
 /// Where the records are, as Slurm shows it: without the password.
 fn shown_storage(storage: &Storage) -> Vec<(String, String)> {
     let or_null = |text: Option<String>| text.unwrap_or_else(|| "(null)".to_owned());
@@ -762,6 +793,11 @@ fn too_long() -> AccountsReply {
     AccountsReply::Refused(AccountsRefusal::Invalid(text.to_owned()))
 }
 
+/// A question about too long a time, in the words that users know from Slurm.
+fn too_wide() -> AccountsReply {
+    AccountsReply::Refused(AccountsRefusal::Invalid("Too wide of a date range in query".to_owned()))
+}
+
 /// The database failed.
 #[expect(clippy::needless_pass_by_value, reason = "it is what a failed call returns")]
 pub(super) fn failed(error: StoreError) -> AccountsReply {
@@ -773,6 +809,11 @@ pub(super) fn failed(error: StoreError) -> AccountsReply {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use garrick_accounts::{
+        filter::NamedJob,
+        records::{PurgeOrder, RecordsRequest},
+    };
+    use garrick_model::ids::JobId;
 
     #[tokio::test]
     async fn who_waits_is_told_that_it_is_worked_on() {
@@ -792,6 +833,135 @@ mod tests {
             7
         };
         assert_eq!(working(&replies, || AccountsReply::Working, Duration::from_millis(1), work).await, 7);
+    }
+
+    /// A service with an empty database, to which everybody is an ordinary user.
+    fn world(store: Store, settings: DbdConfig) -> World {
+        World {
+            store: Arc::new(store),
+            settings: Arc::new(settings),
+            believed: Arc::new([]),
+            host: "here".into(),
+            is_backup: false,
+            guests: Guests::with_most(1000),
+            turns: Arc::new(Semaphore::new(4)),
+            answering: OfUsers::with_most(ANSWERED_OF_USER),
+            conversing: OfUsers::with_most(CONVERSING_OF_USER),
+            clockwork: Arc::new(Clockwork::started()),
+            controllers: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn however_many_ask_all_are_answered_in_their_turn() {
+        actix_rt::System::new().block_on(many_ask());
+    }
+
+    async fn many_ask() {
+        const MANY: usize = 2 * CONVERSING_OF_USER;
+        let dir = garrick_kernel::scratch::Scratch::new("many-ask");
+        let store = Store::open_file(&dir.join("acct/accounting.db")).await.unwrap();
+        let door = dir.join("door");
+        let listener = DoorListener::bind(&door, "test").unwrap();
+        let served = actix_rt::spawn(serve(listener, world(store, DbdConfig::at(&dir.join("slurmdbd.conf")))));
+        let mut asking = Vec::new();
+        for _ in 0..MANY {
+            let asks = DoorConn::connect(&door, LinkKind::CommandToAccounts, "test").await.unwrap();
+            asking.push(asks.split::<AccountsRequest, AccountsReply>());
+        }
+        // The first ones say nothing yet: those behind them wait, and are not turned away.
+        let question = || AccountsRequest::Jobs { filter: Box::default(), steps: true, after: None };
+        let (first, waiting) = asking.split_at_mut(CONVERSING_OF_USER);
+        for (questions, _) in &mut *waiting {
+            questions.send(traced(question())).await.unwrap();
+        }
+        let mut next = Box::pin(waiting[0].1.recv());
+        for (questions, heard) in first {
+            questions.send(traced(AccountsRequest::Ping)).await.unwrap();
+            tokio::select! {
+                biased;
+                said = heard.recv() => assert!(matches!(said.unwrap().unwrap().msg, AccountsReply::Here { .. })),
+                said = &mut next => panic!("{said:?}"),
+            }
+        }
+        drop(next);
+        let rest = asking.split_off(CONVERSING_OF_USER);
+        drop(asking);
+        for (_questions, mut heard) in rest {
+            let said = heard.recv().await.unwrap().unwrap().msg;
+            assert!(matches!(&said, AccountsReply::Jobs { jobs, .. } if jobs.is_empty()), "{said:?}");
+        }
+        served.abort();
+    }
+
+    fn asker(uid: u32, name: &str) -> Asker {
+        let caller = Caller { uid, gid: uid, pid: 1, host: "n1".to_owned() };
+        Asker { caller, name: name.to_owned(), ordinary: false, elsewhere: None }
+    }
+
+    #[test]
+    fn the_site_says_what_ordinary_users_may_ask() {
+        actix_rt::System::new().block_on(ordinary_users_ask());
+    }
+
+    async fn ordinary_users_ask() {
+        const DAY: i64 = 86_400_000;
+        let dir = garrick_kernel::scratch::Scratch::new("what-users-may-ask");
+        let store = Store::open_file(&dir.join("acct/accounting.db")).await.unwrap();
+        let settings = DbdConfig {
+            longest_window: Some(Duration::from_secs(86_400)),
+            private: [PrivateKind::Events, PrivateKind::Reservations].into_iter().collect(),
+            no_archive_commands: true,
+            ..DbdConfig::at(&dir.join("slurmdbd.conf"))
+        };
+        let world = world(store, settings);
+        let (ann, root) = (asker(4001, "ann"), asker(0, "root"));
+        let ask = async |who: &Asker, request| world.answer(request, who, &mut Cursors::default()).await;
+        let jobs = |filter| AccountsRequest::Jobs { filter: Box::new(filter), steps: false, after: None };
+        let window = |days: i64| JobFilter {
+            start: Some(Timestamp(10 * DAY)),
+            end: Some(Timestamp((10 + days) * DAY)),
+            ..JobFilter::default()
+        };
+        let usage = |days: i64| {
+            let (start, end) = (Timestamp(10 * DAY), Timestamp((10 + days) * DAY));
+            let question = UsageQuestion { start, end, ..UsageQuestion::default() };
+            AccountsRequest::Usage { question: Box::new(question), after: None }
+        };
+        let named = JobFilter { jobs: vec![NamedJob::job(JobId(5))], ..JobFilter::default() };
+        let is_told = |reply: AccountsReply| match reply {
+            AccountsReply::Refused(AccountsRefusal::Invalid(why)) => {
+                assert_eq!(why, "Too wide of a date range in query");
+                false
+            }
+            AccountsReply::Jobs { .. } | AccountsReply::Usage { .. } => true,
+            other => panic!("{other:?}"),
+        };
+        for (request, is_short) in [
+            (jobs(window(1)), true),
+            (jobs(window(2)), false),
+            (jobs(JobFilter::default()), false),
+            (jobs(named), true),
+            (usage(1), true),
+            (usage(2), false),
+        ] {
+            assert_eq!(is_told(ask(&ann, request.clone()).await), is_short, "{request:?}");
+            assert!(is_told(ask(&root, request).await));
+        }
+        let events = || AccountsRequest::Events { question: Box::default(), after: None };
+        let reservations = || AccountsRequest::Reservations { question: Box::default(), after: None };
+        for request in [events(), reservations()] {
+            assert_eq!(ask(&ann, request).await, AccountsReply::Refused(AccountsRefusal::Denied));
+        }
+        assert!(matches!(ask(&root, events()).await, AccountsReply::Events { .. }));
+        assert!(matches!(ask(&root, reservations()).await, AccountsReply::Reservations { .. }));
+        let purge = AccountsRequest::Records(RecordsRequest::Purge(PurgeOrder::default()));
+        let load = AccountsRequest::Records(RecordsRequest::Load { file: "/nosuch".to_owned(), only_try: true });
+        for request in [purge, load] {
+            let said = ask(&root, request).await;
+            let AccountsReply::Refused(AccountsRefusal::Invalid(why)) = said else { panic!("{said:?}") };
+            assert!(why.contains("DisableArchiveCommands"), "{why}");
+        }
     }
 
     #[tokio::test]

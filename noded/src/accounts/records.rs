@@ -1,6 +1,9 @@
 //! Questions that change records of jobs, purge and read archives back, and how long questions took.
 
-use super::door::{Asker, World};
+use super::{
+    archive::purge,
+    door::{Asker, World},
+};
 use garrick_accountant::{
     purge::Purged,
     records::{Edited, LoadError},
@@ -76,7 +79,11 @@ impl World {
         if !records::may(&request, &who, self.is_admin(caller), self.is_administrator(&who)) {
             return AccountsReply::Refused(AccountsRefusal::Denied);
         }
-        let Ok(_turn_of_user) = self.turns_of(caller.caller.uid).acquire_owned().await else {
+        let of_archives = matches!(request, RecordsRequest::Purge(_) | RecordsRequest::Load { .. });
+        if of_archives && self.settings.no_archive_commands {
+            return invalid("the site does without these commands (DisableArchiveCommands of slurmdbd.conf)");
+        }
+        let Ok(_turn_of_user) = self.answering.of(caller.caller.uid).acquire_owned().await else {
             return AccountsReply::Refused(AccountsRefusal::Busy);
         };
         let done: String = format!("{request:?}").chars().take(LONGEST_LINE).collect();
@@ -101,7 +108,7 @@ impl World {
                 self.store.repair(&cluster, &runs, failed).await.map(RecordsReply::Repaired)
             }
             RecordsRequest::Purge(order) => match ordered(&self.settings.purge, &order) {
-                Ok(settings) => self.store.purge(&settings, Timestamp::now()).await.map(purged),
+                Ok(settings) => purge(&self.store, &self.settings, &settings).await.map(purged),
                 Err(why) => return invalid(why),
             },
             RecordsRequest::Load { file, only_try } => match self.store.load(Path::new(&file), only_try).await {

@@ -3,11 +3,11 @@
 
 use super::reach::{Accounting, Reached};
 use crate::guests::Guests;
-use garrick_accounts::messages::{AccountsRequest, PassedOn};
-use garrick_daemon::links::{RelayHeader, caller_of};
+use garrick_accounts::messages::{AccountsRefusal, AccountsReply, AccountsRequest, PassedOn};
+use garrick_daemon::links::{RelayHeader, caller_of, traced};
 use garrick_frame::{LinkKind, TracedRef, encode, limits};
 use garrick_kernel::users::{self, UserError};
-use garrick_model::{config::Config, ids::JobId, messages::command::Caller};
+use garrick_model::{config::Config, doors, ids::JobId, messages::command::Caller};
 use garrick_transport::{BulkStream, Connection, DoorConn, Endpoint, LinkError, identity::ExpectPeer, splice};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
@@ -48,7 +48,7 @@ impl Accounting {
     /// A command at the controller's door.
     pub async fn at_door(&self, door: DoorConn, guests: &Guests, host: &str) {
         let Some(_guest) = guests.enter(door.peer.uid) else {
-            return door.refuse("busy: too many connections of this user are open, try again");
+            return door.refuse(doors::TOO_MANY);
         };
         let who = OnBehalf { caller: caller_of(&door, host), ordinary: false };
         match self.connect(LinkKind::CommandToAccounts).await {
@@ -79,6 +79,10 @@ impl Accounting {
             // His commands on all nodes together, so that one user's do not take all connections.
             let Some(guest) = guests.enter(header.caller.uid) else {
                 tracing::debug!(uid = header.caller.uid, "too many questions to accounting at a time");
+                let (replies, _requests) = bulk.split::<AccountsReply, AccountsRequest>(limits::DOOR);
+                let busy = AccountsReply::Refused(AccountsRefusal::Busy);
+                // One that is gone needs no answer.
+                let _ = replies.send(traced(busy)).await;
                 continue;
             };
             let (who, service) = (self.believable(header.caller, &connection.peer.name, config), self.clone());

@@ -2,12 +2,13 @@
 //! process, and must not be in its way.
 
 use super::{
-    door::{self, World},
+    archive::purge,
+    door::{self, ANSWERED_OF_USER, CONVERSING_OF_USER, OfUsers, World},
     network::{self, NetworkError},
     reach::is_here,
     records::Clockwork,
 };
-use crate::{background::Background, daemon::place::Cluster, guests::Guests};
+use crate::{background::Background, daemon::place::Cluster, guests::Guests, scripts::PATH};
 use actix_rt::Arbiter;
 use garrick_accountant::{
     purge::Purged,
@@ -19,26 +20,29 @@ use garrick_kernel::{
     lock::LifeLock,
 };
 use garrick_model::{
-    config::{purge::PurgeSettings, slurmdbd::DbdConfig, storage::Storage},
+    config::{
+        slurmdbd::DbdConfig,
+        storage::{Password, Storage},
+    },
     doors,
-    time::Timestamp,
 };
 use garrick_transport::{DoorBindError, DoorListener};
 use std::{
     path::{Path, PathBuf},
+    process::Stdio,
     sync::Arc,
     time::Duration,
 };
 use tokio::sync::{Semaphore, oneshot};
 
-/// Connections of one user at a time.
-const OF_USER: usize = 32;
 /// Questions that are being answered at a time: as many as there are connections that read.
 const ANSWERING: usize = 4;
 /// A server's database is asked for nothing so often, lest it takes the service for gone.
 const SILENT: Duration = Duration::from_secs(20);
 /// How often it is looked whether something is old: the shortest unit of an age.
 const HOUR: Duration = Duration::from_secs(3600);
+/// The program that says the password has so long.
+const PASSWORD_TIME: Duration = Duration::from_secs(60);
 /// How often the service that stands by looks whether the other one is gone.
 const TURN: Duration = Duration::from_secs(1);
 
@@ -62,6 +66,14 @@ pub enum AccountsStartError {
     InUse {
         /// The database.
         path: PathBuf,
+    },
+    /// The program that says the password of the database.
+    #[error("StoragePassScript {}: {why}", path.display())]
+    Password {
+        /// The program.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
     },
     /// Its thread.
     #[error("the service of accounting ended while it was started")]
@@ -105,9 +117,9 @@ async fn keep_connected(store: Arc<Store>) {
 }
 
 /// Purges now and every hour what is old by then.
-async fn purge_hourly(store: Arc<Store>, settings: PurgeSettings) {
+async fn purge_hourly(store: Arc<Store>, settings: Arc<DbdConfig>) {
     loop {
-        match store.purge(&settings, Timestamp::now()).await {
+        match purge(&store, &settings, &settings.purge).await {
             Ok(purged) if purged == Purged::default() => {}
             Ok(Purged { jobs, steps, transactions, events, reservations, texts }) => {
                 tracing::info!(jobs, steps, transactions, events, reservations, texts, "old records were purged");
@@ -150,7 +162,7 @@ impl Service {
     /// is waited for while this one serves.
     async fn take(&self) -> Result<Option<(Held, Arc<Store>)>, AccountsStartError> {
         let Some(held) = lock(&self.settings)? else { return Ok(None) };
-        let store = Arc::new(Store::open(&self.settings.storage).await?);
+        let store = Arc::new(Store::of(&self.settings).await?);
         let is_left_to_the_other = self.settings.backup.is_some() && store.ready().await.is_err();
         Ok((!is_left_to_the_other).then_some((held, store)))
     }
@@ -159,22 +171,24 @@ impl Service {
     fn open(&self, (lock, store): (Held, Arc<Store>)) -> Result<(), AccountsStartError> {
         let listener = listen(&self.settings, &self.door)?;
         let port = if self.embedded { None } else { network::open(&self.settings)? };
+        let settings = Arc::new(self.settings.clone());
         let world = World {
             store: Arc::clone(&store),
-            settings: Arc::new(self.settings.clone()),
+            settings: Arc::clone(&settings),
             believed: self.believed.clone().into(),
             host: self.host.clone().into(),
             is_backup: self.is_backup,
-            guests: Guests::with_most(OF_USER),
+            guests: Guests::of_this_process(),
             turns: Arc::new(Semaphore::new(ANSWERING)),
-            of_users: Arc::default(),
+            answering: OfUsers::with_most(ANSWERED_OF_USER),
+            conversing: OfUsers::with_most(CONVERSING_OF_USER),
             clockwork: Arc::new(Clockwork::started()),
             controllers: Arc::default(),
         };
         if self.settings.storage.file().is_none() {
             actix_rt::spawn(keep_connected(Arc::clone(&store)));
         }
-        actix_rt::spawn(purge_hourly(store, self.settings.purge.clone()));
+        actix_rt::spawn(purge_hourly(store, settings));
         // It is held as long as one of the two serves.
         let lock = Arc::new(lock);
         if let Some(port) = port {
@@ -227,8 +241,39 @@ impl Service {
     }
 }
 
+/// The password of the database, as the site's program says it: the first line of its output.
+async fn said_password(script: &Path) -> Result<Password, AccountsStartError> {
+    let failed = |why: String| AccountsStartError::Password { path: script.to_owned(), why };
+    let said = tokio::process::Command::new(script)
+        .env_clear()
+        .env("PATH", PATH)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let said = tokio::time::timeout(PASSWORD_TIME, said).await;
+    let said = said.map_err(|_| failed(format!("it did not end within {} s", PASSWORD_TIME.as_secs())))?;
+    let said = said.map_err(|error| failed(format!("it could not be started: {error}")))?;
+    if !said.status.success() {
+        return Err(failed(format!(
+            "it failed with {}: {}",
+            said.status,
+            String::from_utf8_lossy(&said.stderr).trim()
+        )));
+    }
+    // What it says is not repeated in any message.
+    let text = String::from_utf8(said.stdout).map_err(|_| failed("what it says is not UTF-8".to_owned()))?;
+    match text.lines().next() {
+        Some(password) if !password.is_empty() => Ok(Password::new(password)),
+        _ => Err(failed("it says nothing".to_owned())),
+    }
+}
+
 /// Starts the service, which ends when what is returned is dropped.
-pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<Background, AccountsStartError> {
+pub async fn start(cluster: &Cluster, mut settings: DbdConfig) -> Result<Background, AccountsStartError> {
+    if let Some(script) = &settings.password_script {
+        settings.storage.password = Some(said_password(script).await?);
+    }
     let arbiter = Arbiter::new();
     let (started, is_started) = oneshot::channel::<Result<(), AccountsStartError>>();
     let is_backup = settings.backup.as_deref().is_some_and(is_here) && !is_here(&settings.host);
@@ -245,4 +290,27 @@ pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<Background,
     let running = Background::new("accounting", arbiter);
     is_started.await.map_err(|_| AccountsStartError::Thread)??;
     Ok(running)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use garrick_kernel::scratch::{Scratch, put_program};
+
+    #[tokio::test]
+    async fn a_program_says_the_password() {
+        let dir = Scratch::new("password-script");
+        let says = async |text: &str| {
+            let script = dir.join("script");
+            put_program(&script, text);
+            said_password(&script).await.map(|password| password.reveal().to_owned()).map_err(|error| error.to_string())
+        };
+        assert_eq!(says("#!/bin/sh\necho 'se cret'\necho more\n").await, Ok("se cret".to_owned()));
+        let failed = says("#!/bin/sh\necho secret; echo why >&2; exit 3\n").await.unwrap_err();
+        assert!(failed.contains("exit status: 3: why") && !failed.contains("secret"), "{failed}");
+        assert!(says("#!/bin/sh\n").await.unwrap_err().ends_with("it says nothing"));
+        let missing = said_password(&dir.join("nosuch")).await.unwrap_err().to_string();
+        assert!(missing.contains("could not be started"), "{missing}");
+    }
 }

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 use super::{
-    Action, Actor, AddAccounts, AddUsers, Change, ChangeRefusal, apply,
-    edit::{AccountEdit, AssocEdit, AssocFilter, ClusterEdit, Edit, ListEdit, QosEdit, TresEdit, UserEdit},
-    fresh, register_cluster,
+    Action, Actor, AddAccounts, AddUsers, Change, ChangeRefusal, Rules, apply, apply_by,
+    edit::{
+        AccountEdit, AssocEdit, AssocFilter, ClusterEdit, Edit, ListEdit, QosEdit, ResourceEdit, TresEdit, UserEdit,
+    },
+    fresh, register_cluster, register_cluster_by,
 };
 use garrick_model::{
     entities::{
@@ -378,4 +380,76 @@ fn a_coordinator_takes_a_user_in_but_leaves_him_his_default_account() {
     assert_eq!(entities.default_account("one", "bob"), Some("b"));
     apply(&mut entities, &to_a("eve"), &cora, NOW).unwrap();
     assert_eq!(entities.default_account("one", "eve"), Some("a"));
+}
+
+#[test]
+fn coordinators_change_nothing_where_the_site_says_so() {
+    let rules = Rules { no_coordinators: true, ..Rules::default() };
+    let mut entities = fresh(NOW);
+    let root = Actor { name: ROOT.to_owned(), believed: true };
+    register_cluster(&mut entities, "one", NOW, &BTreeMap::new());
+    let accounts = AddAccounts { names: vec!["a".to_owned()], ..AddAccounts::default() };
+    let user = |name: &str| {
+        Action::AddUsers(AddUsers {
+            names: vec![name.to_owned()],
+            accounts: vec!["a".to_owned()],
+            ..AddUsers::default()
+        })
+    };
+    let coordinates = Action::AddCoordinators { accounts: vec!["a".to_owned()], users: vec!["cora".to_owned()] };
+    let change =
+        Change { actions: vec![Action::AddAccounts(accounts), user("cora"), coordinates], ..Change::default() };
+    apply_by(&rules, &mut entities, &change, &root, NOW).unwrap();
+    let cora = Actor { name: "cora".to_owned(), believed: false };
+    let add = Change::from(user("ann"));
+    assert_eq!(apply_by(&rules, &mut entities.clone(), &add, &cora, NOW), Err(ChangeRefusal::NotEvenCoordinator));
+    assert!(apply(&mut entities.clone(), &add, &cora, NOW).is_ok());
+    assert!(apply_by(&rules, &mut entities, &add, &root, NOW).is_ok(), "administrators do");
+}
+
+#[test]
+fn new_clusters_and_resources_are_as_the_site_says() {
+    let rules = Rules { resources_absolute: true, default_qos: Some("High".to_owned()), ..Rules::default() };
+    let root = Actor { name: ROOT.to_owned(), believed: true };
+    let mut entities = fresh(NOW);
+    let high = Action::AddQos { names: vec!["high".to_owned()], edit: QosEdit::default() };
+    apply(&mut entities, &high.into(), &root, NOW).unwrap();
+    let add = |name: &str, edit: AssocEdit| {
+        Change::from(Action::AddClusters { names: vec![name.to_owned()], cluster: ClusterEdit::default(), edit })
+    };
+    let own = AssocEdit { qos: ListEdit::Set(["normal".to_owned()].into()), ..AssocEdit::default() };
+    apply_by(&rules, &mut entities, &add("one", AssocEdit::default()), &root, NOW).unwrap();
+    apply_by(&rules, &mut entities, &add("two", own), &root, NOW).unwrap();
+    register_cluster_by(&rules, &mut entities, "three", NOW, &BTreeMap::new());
+    register_cluster(&mut entities, "four", NOW, &BTreeMap::new());
+    let qos = |cluster: &str| entities.account_association(cluster, ROOT).unwrap().qos.own.clone();
+    let only = |name: &str| Some([name.to_owned()].into());
+    assert_eq!((qos("one"), qos("two"), qos("three")), (only("high"), only("normal"), only("high")));
+    assert_ne!(qos("four"), only("high"));
+    // It comes again as it is.
+    let known = entities.clone();
+    register_cluster_by(
+        &Rules { default_qos: Some("normal".to_owned()), ..rules.clone() },
+        &mut entities,
+        "one",
+        NOW,
+        &BTreeMap::new(),
+    );
+    assert_eq!(entities, known);
+    let missing = Rules { default_qos: Some("nosuch".to_owned()), ..Rules::default() };
+    let refused = apply_by(&missing, &mut entities.clone(), &add("five", AssocEdit::default()), &root, NOW);
+    assert_eq!(refused, Err(ChangeRefusal::NoQos("nosuch".to_owned())));
+    let resource = |allowed| Action::AddResources {
+        names: vec!["matlab".to_owned()],
+        server: "flex".to_owned(),
+        clusters: vec!["one".to_owned()],
+        edit: ResourceEdit { count: Some(500), allowed: Some(allowed), ..ResourceEdit::default() },
+    };
+    apply_by(&rules, &mut entities.clone(), &resource(400).into(), &root, NOW).unwrap();
+    assert!(
+        apply(&mut entities.clone(), &resource(400).into(), &root, NOW).is_err(),
+        "of percentages that is too much"
+    );
+    let refused = apply_by(&rules, &mut entities, &resource(501).into(), &root, NOW);
+    assert!(matches!(refused, Err(ChangeRefusal::OverAllocated(_))), "{refused:?}");
 }

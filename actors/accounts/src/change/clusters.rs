@@ -3,7 +3,7 @@
 use super::{
     Affected, ChangeRefusal,
     associations::{lower_list, prepared_edit},
-    edit::{AssocEdit, ClusterEdit},
+    edit::{AssocEdit, ClusterEdit, ListEdit},
     fresh,
     work::{Work, lower, new_names, text},
 };
@@ -17,7 +17,10 @@ impl Work<'_> {
         edit: &AssocEdit,
     ) -> Result<(), ChangeRefusal> {
         self.need(AdminLevel::Administrator)?;
-        let edit = prepared_edit(edit);
+        let mut edit = prepared_edit(edit);
+        if let Some(default) = self.rules.default_qos.as_ref().filter(|_| edit.qos == ListEdit::Keep) {
+            edit.qos = ListEdit::Set([default.to_lowercase()].into());
+        }
         self.check_edit(&edit)?;
         let names = new_names(names)?;
         let is_new = |name: &&String| self.entities.clusters.get(*name).is_none_or(|cluster| cluster.deleted);

@@ -1,6 +1,6 @@
 //! What there is before the first change, and what a controller brings when it registers.
 
-use super::tree;
+use super::{Rules, tree};
 use garrick_model::{
     entities::{
         Entities, NORMAL, ROOT,
@@ -70,6 +70,24 @@ pub fn register_cluster(entities: &mut Entities, name: &str, now: Timestamp, tre
         changed = true;
     }
     entities.version += u64::from(changed);
+}
+
+/// The same by a site's rules: a cluster that comes has the QOS that they name, if that is there.
+pub fn register_cluster_by(
+    rules: &Rules,
+    entities: &mut Entities,
+    name: &str,
+    now: Timestamp,
+    tres: &BTreeMap<String, u64>,
+) {
+    let is_new = entities.clusters.get(name).is_none_or(|cluster| cluster.deleted);
+    register_cluster(entities, name, now, tres);
+    let default = rules.default_qos.as_ref().map(|name| name.to_lowercase()).filter(|_| is_new);
+    let Some(default) = default.filter(|name| entities.qos.get(name).is_some_and(|qos| !qos.deleted)) else { return };
+    let root = entities.account_association(name, ROOT).map(|root| root.id);
+    if let Some(root) = root.and_then(|id| entities.associations.get_mut(&id)) {
+        root.qos = QosList { own: Some([default].into()), ..QosList::default() };
+    }
 }
 
 /// Adds kinds of TRES by name (`gres/gpu`, `license/matlab`). Says whether any was new.

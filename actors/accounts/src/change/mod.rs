@@ -38,7 +38,7 @@ mod wckeys;
 mod work;
 
 pub use self::{
-    fresh::{fresh, register_cluster, register_tres},
+    fresh::{fresh, register_cluster, register_cluster_by, register_tres},
     refusal::ChangeRefusal,
     tree::{AssocName, in_order},
 };
@@ -62,6 +62,17 @@ pub struct Actor {
     pub name: String,
     /// Root, `SlurmUser` or the service's own user: may do everything.
     pub believed: bool,
+}
+
+/// What a site says of changes in `slurmdbd.conf`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// `DisableCoordDBD`: coordinators change nothing.
+    pub no_coordinators: bool,
+    /// `AllResourcesAbsolute`: what clusters are allowed of a new resource is a number, not a percentage.
+    pub resources_absolute: bool,
+    /// `DefaultQOS`: the QOS of a cluster that is added without any.
+    pub default_qos: Option<String>,
 }
 
 /// What is to be changed: one action after the other, all or nothing.
@@ -337,7 +348,21 @@ pub fn apply(
     actor: &Actor,
     now: Timestamp,
 ) -> Result<Applied, ChangeRefusal> {
-    let mut work = Work::new(entities, actor, now);
+    apply_by(&Rules::default(), entities, change, actor, now)
+}
+
+/// The same by a site's rules.
+///
+/// # Errors
+/// As [`apply`].
+pub fn apply_by(
+    rules: &Rules,
+    entities: &mut Entities,
+    change: &Change,
+    actor: &Actor,
+    now: Timestamp,
+) -> Result<Applied, ChangeRefusal> {
+    let mut work = Work::new(entities, actor, rules, now);
     let before = (!work.is_operator()).then(|| (work.entities.coordinated_by(&actor.name), work.entities.clone()));
     change.actions.iter().try_for_each(|action| work.act(action))?;
     let applied = work.finish();

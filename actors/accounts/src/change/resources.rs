@@ -61,6 +61,7 @@ impl Work<'_> {
             server: server.to_owned(),
             description: name.to_owned(),
             count,
+            absolute: self.rules.resources_absolute,
             changed: self.now,
             ..Resource::default()
         };

@@ -1,8 +1,8 @@
 //! A change on its way: the entities, who asks, and what was done so far.
 
 use super::{
-    Action, Actor, Affected, Applied, AssocName, ChangeRefusal, Transaction, associations, bounds, edit::AssocEdit,
-    tree,
+    Action, Actor, Affected, Applied, AssocName, ChangeRefusal, Rules, Transaction, associations, bounds,
+    edit::AssocEdit, tree,
 };
 use garrick_model::{
     entities::{
@@ -21,15 +21,17 @@ const LONGEST_TEXT: usize = 4096;
 pub(super) struct Work<'a> {
     pub entities: &'a mut Entities,
     pub actor: &'a Actor,
+    pub rules: &'a Rules,
     pub now: Timestamp,
-    /// What he coordinates, as of the beginning of the action. Of operators, nothing.
+    /// What he coordinates, as of the beginning of the action. Of operators, nothing; nor where coordinators change
+    /// nothing.
     pub coordinated: Coordinated,
     applied: Applied,
 }
 
 impl<'a> Work<'a> {
-    pub fn new(entities: &'a mut Entities, actor: &'a Actor, now: Timestamp) -> Self {
-        Self { entities, actor, now, coordinated: Coordinated::default(), applied: Applied::default() }
+    pub fn new(entities: &'a mut Entities, actor: &'a Actor, rules: &'a Rules, now: Timestamp) -> Self {
+        Self { entities, actor, rules, now, coordinated: Coordinated::default(), applied: Applied::default() }
     }
 
     pub fn finish(self) -> Applied {
@@ -38,7 +40,7 @@ impl<'a> Work<'a> {
 
     /// Carries out one action.
     pub fn act(&mut self, action: &Action) -> Result<(), ChangeRefusal> {
-        self.coordinated = match self.is_operator() {
+        self.coordinated = match self.is_operator() || self.rules.no_coordinators {
             true => Coordinated::default(),
             false => self.entities.coordinated_by(&self.actor.name),
         };

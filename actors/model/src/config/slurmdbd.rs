@@ -13,10 +13,12 @@ use super::{
         values::{self, LogLevel, Value},
     },
 };
+use crate::time::TimeLimit;
 use std::{
     fs,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// What it says.
@@ -50,12 +52,33 @@ pub struct DbdConfig {
     pub purge: PurgeSettings,
     /// `TrackSlurmctldDown`: what is idle while a cluster's controller is away is reported as down.
     pub track_down: bool,
+    /// `ArchiveScript`: the program that archives what is old; `None`: files are written.
+    pub archive_script: Option<PathBuf>,
+    /// `AllResourcesAbsolute`: what clusters are allowed of a new resource is a number, not a percentage.
+    pub resources_absolute: bool,
+    /// `DefaultQOS`: the QOS of a cluster that is added without any.
+    pub default_qos: Option<String>,
+    /// `DisableArchiveCommands`: nobody purges or loads archives by `sacctmgr archive`.
+    pub no_archive_commands: bool,
+    /// `DisableCoordDBD`: coordinators change nothing.
+    pub no_coordinators: bool,
+    /// `MaxQueryTimeRange`: the longest window of a question of who is no operator; `None`: any.
+    pub longest_window: Option<Duration>,
+    /// `MessageTimeout`: a database's server that takes longer to answer a look is not there.
+    pub message_timeout: Duration,
+    /// `StoragePassScript`: the program that says the password of the database.
+    pub password_script: Option<PathBuf>,
 }
 
 /// Name of the file that controllers and services of accounting prove themselves with to each other.
 pub const KEY_FILE: &str = "slurmdbd.key";
 /// The folder for keys where the database is no file.
 const KEYS: &str = "/var/lib/garrick/accounting";
+
+/// `MessageTimeout`, seconds (slurmdbd.conf(5)).
+const MESSAGE_TIMEOUT: u64 = 10;
+/// Most of it.
+const LONGEST_MESSAGE_TIMEOUT: u64 = 600;
 
 /// Rows that are purged in one transaction at most.
 const MOST_AT_A_TIME: u32 = 1_000_000;
@@ -64,12 +87,14 @@ type Set = fn(&mut DbdConfig, &str) -> Value<Option<SettingError>>;
 
 /// Keys that are honoured.
 const HONOURED: &[(&str, Set)] = &[
+    ("AllResourcesAbsolute", |c, text| values::yes_no(text).map(|yes| c.resources_absolute = yes).said()),
     ("ArchiveDir", |c, text| absolute(text).map(|path| c.purge.folder = Some(path)).said()),
     ("ArchiveEvents", |c, text| values::yes_no(text).map(|yes| c.purge.archive_events = yes).said()),
     ("ArchiveJobEnv", |c, text| values::yes_no(text).map(|yes| c.purge.archive_environments = yes).said()),
     ("ArchiveJobScript", |c, text| values::yes_no(text).map(|yes| c.purge.archive_scripts = yes).said()),
     ("ArchiveJobs", |c, text| values::yes_no(text).map(|yes| c.purge.archive_jobs = yes).said()),
     ("ArchiveResvs", |c, text| values::yes_no(text).map(|yes| c.purge.archive_reservations = yes).said()),
+    ("ArchiveScript", |c, text| program(text, &mut c.archive_script)),
     ("ArchiveSteps", |c, text| values::yes_no(text).map(|yes| c.purge.archive_steps = yes).said()),
     // Suspensions are kept with their jobs, and usage is not rolled up: both go with the jobs.
     ("ArchiveSuspend", |_, text| values::yes_no(text).map(drop).said()),
@@ -90,11 +115,28 @@ const HONOURED: &[(&str, Set)] = &[
     ("DbdPort", |c, text| values::number(text, 1, u16::MAX).map(|port| c.port = port).said()),
     ("DebugLevel", |c, text| LogLevel::parse(text).map(|level| c.debug_level = level).said()),
     ("DebugLevelSyslog", |c, text| LogLevel::parse(text).map(|level| c.debug_level_syslog = Some(level)).said()),
+    ("DefaultQOS", |c, text| {
+        c.default_qos = values::optional(text);
+        Ok(None)
+    }),
+    ("DisableArchiveCommands", |c, text| values::yes_no(text).map(|yes| c.no_archive_commands = yes).said()),
+    ("DisableCoordDBD", |c, text| values::yes_no(text).map(|yes| c.no_coordinators = yes).said()),
     ("LogFile", |c, text| {
         c.log_file = values::optional(text).map(PathBuf::from);
         Ok(None)
     }),
     ("MaxPurgeLimit", |c, text| values::number(text, 1, MOST_AT_A_TIME).map(|n| c.purge.at_a_time = n).said()),
+    ("MaxQueryTimeRange", |c, text| {
+        c.longest_window = match values::time_limit(text)? {
+            TimeLimit::Secs(secs) => Some(Duration::from_secs(secs)),
+            TimeLimit::Unlimited => None,
+        };
+        Ok(None)
+    }),
+    ("MessageTimeout", |c, text| {
+        let secs = values::number(text, 1, LONGEST_MESSAGE_TIMEOUT);
+        secs.map(|secs| c.message_timeout = Duration::from_secs(secs)).said()
+    }),
     ("PidFile", |c, text| absolute(text).map(|path| c.pid_file = path).said()),
     ("PrivateData", private_data),
     ("PurgeEventAfter", |c, text| age(text, &mut c.purge.events)),
@@ -121,6 +163,7 @@ const HONOURED: &[(&str, Set)] = &[
         c.storage.set_password(text);
         Ok(None)
     }),
+    ("StoragePassScript", |c, text| program(text, &mut c.password_script)),
     ("StoragePort", |c, text| c.storage.set_port(text).said()),
     ("StorageType", |c, text| c.storage.set_kind(text).said()),
     ("StorageUser", |c, text| {
@@ -132,32 +175,31 @@ const HONOURED: &[(&str, Set)] = &[
 
 /// Keys of slurmdbd.conf(5) that have no effect yet.
 const NOT_YET: &[&str] = &[
-    "AllResourcesAbsolute",
     "AllowNoDefAcct",
-    "ArchiveScript",
     "AuditRPCs",
     "AuthAltTypes",
     "AuthAltParameters",
     "CommitDelay",
     "DebugFlags",
-    "DefaultQOS",
-    "DisableArchiveCommands",
-    "DisableCoordDBD",
     "DisableRollups",
-    "LogTimeFormat",
-    "MaxQueryTimeRange",
-    "MessageTimeout",
     "Parameters",
     "PreserveCaseResource",
     "PreserveCaseUser",
-    "StoragePassScript",
     "TCPTimeout",
     "TrackWCKey",
 ];
 
-/// Keys of parts that Garrick does its own way: its links are always encrypted and authenticated.
-const OWN_WAY: &[&str] =
-    &["AuthInfo", "AuthType", "CommunicationParameters", "HashPlugin", "PluginDir", "TLSParameters", "TLSType"];
+/// Keys of parts that Garrick does its own way: its links are always encrypted and authenticated, its logs have one form of time.
+const OWN_WAY: &[&str] = &[
+    "AuthInfo",
+    "AuthType",
+    "CommunicationParameters",
+    "HashPlugin",
+    "LogTimeFormat",
+    "PluginDir",
+    "TLSParameters",
+    "TLSType",
+];
 
 /// A value that was set without anything to say of it.
 trait Said {
@@ -175,6 +217,12 @@ fn absolute(text: &str) -> Value<PathBuf> {
     if path.is_absolute() { Ok(path) } else { Err(SettingError::new(format!("\"{text}\" is not an absolute path"))) }
 }
 
+/// A program of the site.
+fn program(text: &str, to: &mut Option<PathBuf>) -> Value<Option<SettingError>> {
+    *to = values::optional(text).map(|text| absolute(&text)).transpose()?;
+    Ok(None)
+}
+
 fn age(text: &str, to: &mut Option<Age>) -> Value<Option<SettingError>> {
     *to = Some(Age::parse(text)?);
     Ok(None)
@@ -183,7 +231,7 @@ fn age(text: &str, to: &mut Option<Age>) -> Value<Option<SettingError>> {
 fn private_data(config: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
     config.private = PrivateData::parse(text)?;
     let others = config.private.without_effect_on_records();
-    let note = || SettingError::new(format!("{others} has no effect yet: jobs, accounts, usage and users have"));
+    let note = || SettingError::new(format!("{others} has no effect in slurmdbd.conf: it is of slurm.conf"));
     Ok((!others.is_empty()).then(note))
 }
 
@@ -225,6 +273,14 @@ impl DbdConfig {
             private: PrivateData::default(),
             purge: PurgeSettings::default(),
             track_down: false,
+            archive_script: None,
+            resources_absolute: false,
+            default_qos: None,
+            no_archive_commands: false,
+            no_coordinators: false,
+            longest_window: None,
+            message_timeout: Duration::from_secs(MESSAGE_TIMEOUT),
+            password_script: None,
         }
     }
 
@@ -324,13 +380,12 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_said_and_what_is_unknown_is_an_error() {
-        let (config, said) = read("StoragePassScript=/a/secret\nArchiveScript=/a/b\nPrivateData=jobs,events\n");
+        let (config, said) = read("CommitDelay=1\nTCPTimeout=2\nPrivateData=jobs,nodes\n");
         assert!(config.is_some_and(|config| config.private.has(PrivateKind::Jobs)));
         assert_eq!(said.len(), 3, "{said:?}");
-        assert!(
-            said[0].starts_with("/etc/slurm/slurmdbd.conf:1: warning: StoragePassScript: ")
-                && !said[0].contains("secret")
-        );
+        assert!(said[0].starts_with("/etc/slurm/slurmdbd.conf:1: warning: CommitDelay"), "{said:?}");
+        assert!(said[2].contains("nodes has no effect in slurmdbd.conf"), "{said:?}");
+        assert_eq!(read("PrivateData=jobs,events,reservations\nLogTimeFormat=short\n").1, Vec::<String>::new());
         let (config, said) = read("DbdHost=a\nStorgeLoc=/x\n");
         assert_eq!(config, None);
         assert!(
@@ -350,6 +405,28 @@ mod tests {
         assert!(config.purge.archive_scripts && !config.purge.archive_environments && config.track_down);
         assert_eq!(config.purge, PurgeSettings { archive_scripts: true, ..PurgeSettings::default() });
         for wrong in ["PurgeSuspendAfter=soon\n", "ArchiveUsage=perhaps\n"] {
+            assert_eq!(read(wrong).0, None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_users_may_and_what_is_old_is_for_the_site_to_say() {
+        let (config, said) = read(
+            "ArchiveScript=/usr/sbin/archive\nAllResourcesAbsolute=yes\nDefaultQOS=high\nDisableArchiveCommands=yes\n\
+             DisableCoordDBD=yes\nMaxQueryTimeRange=60-00:00:00\nMessageTimeout=30\nStoragePassScript=/usr/sbin/password\n",
+        );
+        assert_eq!(said, Vec::<String>::new());
+        let config = config.unwrap();
+        assert_eq!(config.archive_script.as_deref(), Some(Path::new("/usr/sbin/archive")));
+        assert_eq!(config.password_script.as_deref(), Some(Path::new("/usr/sbin/password")));
+        assert!(config.resources_absolute && config.no_archive_commands && config.no_coordinators);
+        assert_eq!(config.default_qos.as_deref(), Some("high"));
+        assert_eq!(config.longest_window, Some(Duration::from_secs(60 * 24 * 3600)));
+        assert_eq!(config.message_timeout, Duration::from_secs(30));
+        assert_eq!(read("MaxQueryTimeRange=INFINITE\n").0.unwrap().longest_window, None);
+        for wrong in
+            ["ArchiveScript=archive\n", "MaxQueryTimeRange=soon\n", "MessageTimeout=0\n", "DisableCoordDBD=2\n"]
+        {
             assert_eq!(read(wrong).0, None, "{wrong}");
         }
     }

@@ -34,13 +34,20 @@ const LOCK: i64 = 0x0067_6172_7269_636b;
 const KEEPALIVE: [(&str, &str); 3] =
     [("tcp_keepalives_idle", "30"), ("tcp_keepalives_interval", "10"), ("tcp_keepalives_count", "3")];
 
-const FILE: [(i64, &str, &str); 3] = [
+const FILE: [(i64, &str, &str); 4] = [
     (1, "jobs and steps", include_str!("../sql/sqlite/0001.sql")),
     (2, "accounts, users, associations, QOS", include_str!("../sql/sqlite/0002.sql")),
     (3, "events, reservations", include_str!("../sql/sqlite/0003.sql")),
+    (4, "jobs by name, archives", include_str!("../sql/sqlite/0004.sql")),
 ];
-const POSTGRES: [(i64, &str, &str); 1] = [(1, "all tables", include_str!("../sql/postgres.sql"))];
-const MYSQL: [(i64, &str, &str); 1] = [(1, "all tables", include_str!("../sql/mysql.sql"))];
+const POSTGRES: [(i64, &str, &str); 2] = [
+    (1, "all tables", include_str!("../sql/postgres.sql")),
+    (2, "jobs by name, archives", include_str!("../sql/postgres_0002.sql")),
+];
+const MYSQL: [(i64, &str, &str); 2] = [
+    (1, "all tables", include_str!("../sql/mysql.sql")),
+    (2, "jobs by name, archives", include_str!("../sql/mysql_0002.sql")),
+];
 
 fn migrator(all: &[(i64, &'static str, &'static str)]) -> Migrator {
     let migration = |(version, what, sql): &(i64, &'static str, &'static str)| {
@@ -88,6 +95,18 @@ pub(crate) async fn open_file(path: &Path) -> Result<(Connection, Readers), Stor
     Ok((Connection::Sqlite(connection), Readers::Sqlite(readers)))
 }
 
+/// Opens a database file with the tables of an earlier version.
+#[cfg(test)]
+pub(crate) async fn open_file_as_of(path: &Path, version: usize) -> Result<Connection, StoreError> {
+    if let Some(folder) = path.parent() {
+        files::create_folder(folder, 0o700)?;
+    }
+    let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
+    let mut connection = SqliteConnection::connect_with(&options).await?;
+    migrator(&FILE[..version]).run(&mut connection).await?;
+    Ok(Connection::Sqlite(connection))
+}
+
 /// A database on a server.
 pub(crate) struct Server {
     /// The server, and its backup.
@@ -124,7 +143,7 @@ enum Options {
 
 impl Server {
     /// That of the settings; `None`: it is a file.
-    pub(crate) fn of(storage: &Storage) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn of(storage: &Storage, watch: Watch) -> Result<Option<Self>, StoreError> {
         let authorities = authorities(&storage.tls)?;
         let host = |address: &ServerAddress| {
             let (kind, options) = match storage.kind {
@@ -140,7 +159,7 @@ impl Server {
         };
         let hosts: Vec<Host> =
             [Some(&storage.host), storage.backup.as_ref()].into_iter().flatten().filter_map(host).collect();
-        Ok((!hosts.is_empty()).then(|| Self { hosts, watch: Watch::default() }))
+        Ok((!hosts.is_empty()).then(|| Self { hosts, watch }))
     }
 
     /// Connections for questions to the host of that number.
@@ -149,13 +168,13 @@ impl Server {
             Options::Postgres(options) => Readers::Postgres(
                 PgPoolOptions::new()
                     .max_connections(READERS)
-                    .acquire_timeout(2 * PATIENCE)
+                    .acquire_timeout(2 * self.watch.patience)
                     .connect_lazy_with(options.clone()),
             ),
             Options::MySql(options) => Readers::MySql(
                 MySqlPoolOptions::new()
                     .max_connections(READERS)
-                    .acquire_timeout(2 * PATIENCE)
+                    .acquire_timeout(2 * self.watch.patience)
                     .connect_lazy_with(options.clone()),
             ),
         }
@@ -166,14 +185,26 @@ impl Server {
         &self.hosts[0].name
     }
 
-    /// Waits until the host of that number does not answer any more, for somebody who waits for an answer of it. New connections are
-    /// tried: what is asked over one that is there would wait too.
-    pub(crate) async fn until_silent(&self, host: usize) {
+    /// Waits until the host of that number does not answer any more, or knows nothing of what it was asked over the connection that has
+    /// that number there: for somebody who waits for an answer. New connections are tried: what is asked over one that is there would
+    /// wait too. A server that works on an answer is waited for however long it takes.
+    pub(crate) async fn until_silent(&self, host: usize, session: Option<i64>) {
         let host = &self.hosts[host.min(self.hosts.len() - 1)];
         let mut failures = 0;
         while failures < FAILURES {
             tokio::time::sleep(self.watch.every).await;
-            match timeout(self.watch.patience, host.connect()).await {
+            let looked = timeout(self.watch.patience, async {
+                let mut connection = host.connect().await?;
+                match session {
+                    Some(session) => doing(&mut connection.link(), session).await,
+                    None => Ok(Doing::Works),
+                }
+            });
+            match looked.await {
+                // It was started anew, or ended the connection.
+                Ok(Ok(Doing::Gone)) => return,
+                // Nothing came of what was asked since the last look.
+                Ok(Ok(Doing::Waits(idle))) if idle >= self.watch.every => failures += 1,
                 // It may have too many connections.
                 Ok(Ok(_) | Err(sqlx::Error::Database(_))) => failures = 0,
                 _ => failures += 1,
@@ -185,7 +216,7 @@ impl Server {
     pub(crate) async fn connect(&self) -> Result<(Connection, usize), StoreError> {
         let (mut connection, number) = self.reach().await?;
         let name = &self.hosts[number].name;
-        let owned = timeout(PATIENCE, own(&mut connection.link(), name)).await;
+        let owned = timeout(self.watch.patience, own(&mut connection.link(), name)).await;
         owned.unwrap_or_else(|_| Err(StoreError::Away(format!("{name}: no answer"))))?;
         prepare(&mut connection).await?;
         Ok((connection, number))
@@ -195,13 +226,14 @@ impl Server {
     pub(crate) async fn reach(&self) -> Result<(Connection, usize), StoreError> {
         let mut failures = Vec::new();
         for (number, host) in self.hosts.iter().enumerate() {
-            match timeout(PATIENCE, host.connect()).await {
+            let patience = self.watch.patience;
+            match timeout(patience, host.connect()).await {
                 Ok(Ok(connection)) => return Ok((connection, number)),
                 Ok(Err(e)) if is_refusal(&e) => {
                     return Err(StoreError::Refused { server: host.name.clone(), cause: e });
                 }
                 Ok(Err(e)) => failures.push(format!("{}: {e}", host.name)),
-                Err(_) => failures.push(format!("{}: no answer within {} s", host.name, PATIENCE.as_secs())),
+                Err(_) => failures.push(format!("{}: no answer within {} s", host.name, patience.as_secs())),
             }
         }
         Err(StoreError::Away(failures.join("; ")))
@@ -215,6 +247,36 @@ impl Host {
             Options::MySql(options) => Connection::MySql(sqlx::MySqlConnection::connect_with(options).await?),
         })
     }
+}
+
+/// What a server does for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    /// There is no such connection.
+    Gone,
+    /// It has been waiting for so long to be asked something.
+    Waits(Duration),
+    /// What was asked last.
+    Works,
+}
+
+/// Asks what a server does for the connection that has that number there.
+async fn doing(link: &mut Link<'_>, session: i64) -> Result<Doing, sqlx::Error> {
+    let asked = match link {
+        Link::Sqlite(_) => return Ok(Doing::Works),
+        Link::Postgres(_) => {
+            "SELECT CASE WHEN state LIKE 'idle%' THEN \
+             CAST(EXTRACT(EPOCH FROM clock_timestamp() - state_change) * 1000 AS BIGINT) END \
+             FROM pg_stat_activity WHERE pid = ?"
+        }
+        Link::MySql(_) => {
+            "SELECT CASE WHEN COMMAND = 'Sleep' THEN CAST(TIME AS SIGNED) * 1000 END \
+             FROM information_schema.PROCESSLIST WHERE ID = ?"
+        }
+    };
+    let Some(row) = link.row(Statement::of(asked).with(session)).await? else { return Ok(Doing::Gone) };
+    let idle = row.maybe(0)?.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+    Ok(idle.map_or(Doing::Works, Doing::Waits))
 }
 
 /// Only one service writes to a database: the one whose connection has its lock.
@@ -248,15 +310,20 @@ async fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
     match connection {
         Connection::Sqlite(one) => migrator(&FILE).run(one).await?,
         Connection::Postgres(one) => migrator(&POSTGRES).run(one).await?,
-        Connection::MySql(one) => match migrator(&MYSQL).run(&mut *one).await {
-            // It was interrupted. Nothing of it is undone there, and it may be begun again.
-            Err(MigrateError::Dirty(version)) => {
-                let again = Statement::of("DELETE FROM _sqlx_migrations WHERE version = ? AND success = FALSE");
-                Link::MySql(&mut *one).execute(again.with(version)).await?;
-                migrator(&MYSQL).run(one).await?;
+        Connection::MySql(one) => {
+            let mut interrupted = 0;
+            loop {
+                match migrator(&MYSQL).run(&mut *one).await {
+                    // It was interrupted. Nothing of it is undone there, and it may be begun again.
+                    Err(MigrateError::Dirty(version)) if interrupted < MYSQL.len() => {
+                        interrupted += 1;
+                        let again = Statement::of("DELETE FROM _sqlx_migrations WHERE version = ? AND success = FALSE");
+                        Link::MySql(&mut *one).execute(again.with(version)).await?;
+                    }
+                    done => break done?,
+                }
             }
-            other => other?,
-        },
+        }
     }
     Ok(())
 }

@@ -58,6 +58,9 @@ pub enum StoreError {
         /// What is stored.
         stored: Position,
     },
+    /// What is old was not archived: it is not deleted.
+    #[error("{0}")]
+    NotArchived(String),
     /// The controller has not said which log it is, or another one took its place.
     #[error("cluster {0} is fed from another log now")]
     OtherLog(String),

@@ -233,6 +233,18 @@ impl Link<'_> {
         }
     }
 
+    /// The number of this connection on its server; a file has none.
+    pub(crate) async fn session(&mut self) -> Result<Option<i64>, sqlx::Error> {
+        let number = match self {
+            Self::Sqlite(_) => return Ok(None),
+            Self::Postgres(_) => "SELECT pg_backend_pid()::BIGINT",
+            Self::MySql(_) => "SELECT CAST(CONNECTION_ID() AS SIGNED)",
+        };
+        let late = || sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+        let row = tokio::time::timeout(connect::PATIENCE, self.row(Statement::of(number))).await;
+        row.unwrap_or_else(|_| Err(late()))?.ok_or(sqlx::Error::RowNotFound)?.number(0).map(Some)
+    }
+
     /// Runs it. How many rows it was about.
     pub(crate) async fn execute(&mut self, statement: Statement<'_>) -> Result<u64, sqlx::Error> {
         run!(self, statement, execute, |d| d.rows_affected(), |d| d.rows_affected(), |d| d.rows_affected())
@@ -325,6 +337,15 @@ pub(crate) enum Reader {
 impl Reader {
     pub(crate) fn link(&mut self) -> Link<'_> {
         link!(self)
+    }
+
+    /// It is not used any more, by nobody: what was asked over it may never be answered.
+    pub(crate) fn give_up(self) {
+        match self {
+            Self::Sqlite(one) => drop(one.detach()),
+            Self::Postgres(one) => drop(one.detach()),
+            Self::MySql(one) => drop(one.detach()),
+        }
     }
 
     /// All that is read in it is of one moment.

@@ -28,6 +28,10 @@ use std::{
     thread,
     time::Duration,
 };
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
 
 const BOTH: [Program; 2] = [Program::Postgres, Program::MariaDb];
 
@@ -173,11 +177,99 @@ fn a_server_that_falls_silent_is_not_waited_for() {
         server.freeze(true);
         let said = store.follow("c", LOG).await.unwrap_err();
         assert!(matches!(said, StoreError::Away(_)), "{said}");
-        store.until_silent().await;
         server.freeze(false);
         while store.follow("c", LOG).await.is_err() {
             tokio::task::yield_now().await;
         }
+    });
+}
+
+/// Passes on what comes to a server, but for connections of before it was muted: nothing is closed there, and nothing arrives.
+struct Between {
+    port: u16,
+    muted: watch::Sender<u32>,
+}
+
+impl Between {
+    async fn before(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (port, muted) = (listener.local_addr().unwrap().port(), watch::Sender::new(0));
+        let told = muted.clone();
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let mut told = told.subscribe();
+                let made = *told.borrow_and_update();
+                tokio::spawn(async move {
+                    let mut server = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => return,
+                        _ = told.wait_for(|now| *now > made) => {}
+                    }
+                    // Until it is muted again.
+                    let _ = told.wait_for(|now| *now > made + 1).await;
+                });
+            }
+        });
+        Self { port, muted }
+    }
+
+    fn mute(&self) {
+        self.muted.send_modify(|times| *times += 1);
+    }
+}
+
+/// The network between forgot the connection, or the server was started anew and does not know it: it answers others.
+#[test]
+fn a_connection_of_which_the_server_knows_nothing_is_not_waited_for() {
+    with_servers(async |place, server| {
+        let between = Between::before(server.port).await;
+        let lines = format!(
+            "StorageType={}\nStorageHost=127.0.0.1\nStoragePort={}\nStorageUser={USER}\nStoragePass={PASSWORD}\nStorageLoc={}\n",
+            place.storage.kind.text(),
+            between.port,
+            place.storage.database()
+        );
+        let store = Store::open(&storage(&lines)).await.unwrap();
+        store.follow("c", LOG).await.unwrap();
+        let watch = Watch { every: Duration::from_millis(50), patience: Duration::from_secs(10) };
+        let store = store.watched(watch);
+        let asked = store.read(async |reader| {
+            // It is muted while the question is on its way.
+            between.mute();
+            Ok(reader.link().row(Statement::of("SELECT COUNT(*) FROM jobs")).await?)
+        });
+        assert!(matches!(asked.await, Err(StoreError::Away(_))));
+        let said = store.follow("c", LOG).await.unwrap_err();
+        assert!(matches!(said, StoreError::Away(_)), "{said}");
+        // The server hears of the end of those connections, and with them of the lock.
+        between.mute();
+        while store.follow("c", LOG).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(all(&store).await.unwrap(), []);
+    });
+}
+
+#[test]
+fn a_server_that_works_on_an_answer_is_waited_for() {
+    with_servers(async |place, _| {
+        let store = place.open().await;
+        let watch = Watch { every: Duration::from_millis(10), patience: Duration::from_secs(10) };
+        let store = store.watched(watch);
+        let long = |dialect| match dialect {
+            Dialect::Postgres => "SELECT 1::BIGINT FROM pg_sleep(2)",
+            _ => "SELECT CAST(1 + SLEEP(2) AS SIGNED)",
+        };
+        let read = store.read(async |reader| {
+            let mut link = reader.link();
+            Ok(link.row(Statement::of(long(link.dialect()))).await?.unwrap().number(0)?)
+        });
+        assert_eq!(read.await.unwrap(), 1);
+        let write = store.write(async |writer| {
+            let mut link = writer.connection()?.link();
+            Ok(link.row(Statement::of(long(link.dialect()))).await?.unwrap().number(0)?)
+        });
+        assert_eq!(write.await.unwrap(), 1);
     });
 }
 

@@ -46,7 +46,7 @@ impl PrivateKind {
 
     /// The service of accounting hides it.
     const fn is_of_accounting(self) -> bool {
-        matches!(self, Self::Accounts | Self::Jobs | Self::Usage | Self::Users)
+        !matches!(self, Self::Nodes | Self::Partitions)
     }
 }
 
