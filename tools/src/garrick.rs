@@ -6,7 +6,7 @@ use crate::{
     manual::find,
     options::getopt,
     output::{self, Console},
-    query::{arguments, cat, records, sacct::used},
+    query::{arguments, cat, profile, records, sacct::used},
     share,
     site::{SiteError, certs, check, down, init, install, programs, run, status, token, up, why, words::TABLE},
 };
@@ -30,6 +30,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("cat") => return cat::main(&rest, &Console::new("garrick cat")),
         Some("graph") => return graph::command::main(&rest, &Console::new("garrick graph")),
         Some("efficiency") => return used::main(&rest, &Console::new("garrick efficiency")),
+        Some("profile") => return profile::main(&rest, &Console::new("garrick profile")),
         Some("steps") => return records::main(&rest, &Console::new("garrick steps")),
         Some("journal") => return journal::main(&rest, &Console::new("garrick journal")),
         Some("check") => check::main(&rest, &console),

@@ -37,6 +37,8 @@ pub const GARRICK_CPU_FREQ: &str = "GARRICK_CPU_FREQ";
 pub const GARRICK_CPU_FOLDER: &str = "GARRICK_CPU_FOLDER";
 /// For tests of a node: the folder that stands for `/sys/class/powercap` where energy is counted.
 pub const GARRICK_POWERCAP_FOLDER: &str = "GARRICK_POWERCAP_FOLDER";
+/// For tests of a node: the folder that stands for `/sys/class/hwmon` where power is shown.
+pub const GARRICK_HWMON_FOLDER: &str = "GARRICK_HWMON_FOLDER";
 /// `--mpi` of each `srun`: set in every task where the site has `MpiDefault`.
 pub const SLURM_MPI_TYPE: &str = "SLURM_MPI_TYPE";
 /// Door of the job's step manager or of the shepherd that relays to it, on this host: set in every task.

@@ -19,6 +19,7 @@
 //! | [`batch`] | many steps handed over at once, their dependencies and retries |
 //! | [`spec_text`], [`selector`], [`step_selector`], [`patterns`], [`signal`] | text forms of requests: arrays, dependencies, `12_[1-4]`, `%j`, `USR1` |
 //! | [`sampling`] | how often it is looked at what runs |
+//! | [`profile`] | time series of what tasks and nodes use |
 //! | [`site_program`] | programs of the site that daemons run |
 //! | [`mail`] | when users are told about a job |
 //! | [`state`] | job, step and node states and reasons, in Slurm's words |
@@ -54,6 +55,7 @@ pub mod node_sizes;
 pub mod outlook;
 pub mod packed_steps;
 pub mod patterns;
+pub mod profile;
 pub mod refusal;
 pub mod reservation;
 pub mod resources;

@@ -10,6 +10,7 @@ use crate::{
     mail::Mail,
     node_shape::SpecCores,
     node_sizes::NodeSizes,
+    profile::Profiling,
     resources::MemoryRequest,
     sharing::Shared,
     time::{TimeLimit, Timestamp},
@@ -339,6 +340,9 @@ pub struct JobSpec {
     /// site says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample_secs: Option<u32>,
+    /// `--profile`, and `--acctg-freq` of what is not tasks: time series of its batch script and steps.
+    #[serde(default, skip_serializing_if = "Profiling::is_default")]
+    pub profiling: Profiling,
     /// `--oom-kill-step` of its steps; `None`: not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom_kill_step: Option<bool>,
@@ -802,6 +806,9 @@ pub struct StepSpec {
     /// `--acctg-freq`: how often it is looked at what its tasks use, seconds; 0: never; `None`: as the job says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample_secs: Option<u32>,
+    /// `--profile`, and `--acctg-freq` of what is not tasks; what is not said here, the job says.
+    #[serde(default, skip_serializing_if = "Profiling::is_default")]
+    pub profiling: Profiling,
     /// `--wait-for-children`: a task is over when the last of its processes is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wait_for_children: bool,

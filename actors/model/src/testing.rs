@@ -53,6 +53,7 @@ pub fn spec() -> JobSpec {
         user_env: false,
         cpu_freq: None,
         sample_secs: None,
+        profiling: Default::default(),
         oom_kill_step: None,
         gres: GresRequest::default(),
         nodelist: Vec::new(),

@@ -58,6 +58,10 @@ pub struct TaskSample {
     pub rss: u64,
     /// Greatest virtual memory that was seen: at least that of now, and the peak of each process; bytes.
     pub vsize: u64,
+    /// Resident set now, bytes.
+    pub rss_now: u64,
+    /// Virtual memory now, bytes.
+    pub vsize_now: u64,
     /// Page faults that read from a disk.
     pub pages: u64,
     /// Bytes read so far, from whatever.

@@ -529,6 +529,25 @@ pub struct NodeLoad {
     pub load_hundredths: u32,
     /// Free memory.
     pub free_memory: Option<MemoryMib>,
+    /// What its energy meter shows; `None`: it is not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerReading>,
+}
+
+/// What the energy meter of a node shows (`AcctGatherNodeFreq`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PowerReading {
+    /// At the last look, watts: as the power supply shows it, or the mean since the look before.
+    pub watts: u32,
+    /// Mean since the node's daemon began to look, watts.
+    pub mean_watts: u32,
+    /// Since the node's daemon began to look, joules.
+    pub joules: u64,
+    /// The same at the look before.
+    pub joules_before: u64,
+    /// When it was looked.
+    pub at: Timestamp,
 }
 
 /// A partition as its owner shows it. Limits are as configured or updated.

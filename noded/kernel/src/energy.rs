@@ -1,22 +1,48 @@
-//! Energy that the machine's processors and memory used, by the counters that the kernel shows of RAPL (its
-//! `power/powercap/powercap.rst`). They are root's to read.
+//! Energy that the machine used: by the counters that the kernel shows of RAPL (its `power/powercap/powercap.rst`), which are
+//! root's to read, or by the power that it shows of the machine's power supply (`hwmon/acpi_power_meter.rst`, `hwmon/ibmaem.rst`),
+//! added up over time.
 
 use crate::files::FileError;
+use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
-/// Where the kernel shows them.
+/// Where the kernel shows counters of RAPL.
 pub const POWERCAP: &str = "/sys/class/powercap";
+/// Where it shows what power supplies measure.
+pub const HWMON: &str = "/sys/class/hwmon";
 
-/// Counters of a machine. They overflow after some minutes at full load: a meter that is not read more often than that misses
-/// whole turns.
+/// Names of drivers that measure the power of the whole machine: of ACPI's power meters, and of IBM's, which ask the BMC by IPMI.
+const POWER_METERS: [&str; 3] = ["power_meter", "aem1", "aem2"];
+/// The power is not asked for more often: the kernel may have to ask the BMC, which takes its time. In between it is taken to be as
+/// it was.
+const ASK_AFTER: Duration = Duration::from_secs(1);
+
+/// Where a machine's energy is read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EnergyPlace {
+    /// Counters of RAPL in this folder.
+    Counters(PathBuf),
+    /// Power meters in this folder.
+    Power(PathBuf),
+}
+
+/// What measures a machine's energy, from when it was made.
 #[derive(Debug)]
 pub struct EnergyMeter {
-    counters: Vec<Counter>,
+    source: Source,
     /// Since the meter was made, microjoules.
     total: u64,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// They overflow after some minutes at full load: a meter that is not read more often than that misses whole turns.
+    Counters(Vec<Counter>),
+    Power(PowerMeter),
 }
 
 #[derive(Debug)]
@@ -27,50 +53,120 @@ struct Counter {
     last: u64,
 }
 
+#[derive(Debug)]
+struct PowerMeter {
+    /// Files with microwatts.
+    paths: Vec<PathBuf>,
+    asked: Instant,
+    /// What they showed together then.
+    microwatts: u64,
+    /// Up to when it was added up.
+    counted: Instant,
+}
+
+fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+    let path = path.to_owned();
+    move |cause| FileError { operation, path, cause }
+}
+
 impl EnergyMeter {
-    /// The counters of processors and of their memory that this folder shows, beginning now. `psys`, which has all of them in it,
-    /// is left out, and so are parts of processors.
+    /// A meter that begins now.
     ///
     /// # Errors
-    /// There are none, or they cannot be read.
-    pub fn find(folder: &Path) -> Result<Self, FileError> {
-        let failed = |operation, path: &Path| {
-            let path = path.to_owned();
-            move |cause| FileError { operation, path, cause }
+    /// There is nothing to be read there, or it cannot be read.
+    pub fn find(place: &EnergyPlace) -> Result<Self, FileError> {
+        let source = match place {
+            EnergyPlace::Counters(folder) => Source::Counters(counters(folder)?),
+            EnergyPlace::Power(folder) => Source::Power(PowerMeter::find(folder, Instant::now())?),
         };
-        let mut counters = Vec::new();
-        for entry in fs::read_dir(folder).map_err(failed("read", folder))? {
-            let path = entry.map_err(failed("read", folder))?.path();
-            let zone = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("intel-rapl:"));
-            let name = fs::read_to_string(path.join("name")).unwrap_or_default();
-            if !zone || !(name.starts_with("package-") || name.trim() == "dram") {
-                continue;
-            }
-            let most = number(&path.join("max_energy_range_uj")).map_err(failed("read", &path))?;
-            let path = path.join("energy_uj");
-            let last = number(&path).map_err(failed("read", &path))?;
-            counters.push(Counter { path, most, last });
-        }
-        if counters.is_empty() {
-            return Err(failed("look for counters of energy in", folder)(io::ErrorKind::NotFound.into()));
-        }
-        Ok(Self { counters, total: 0 })
+        Ok(Self { source, total: 0 })
     }
 
-    /// Microjoules since the meter was made. A counter that cannot be read for once stands still until it can.
+    /// Microjoules since the meter was made. What cannot be read for once stands still until it can.
     pub fn read(&mut self) -> u64 {
-        for counter in &mut self.counters {
-            if let Ok(now) = number(&counter.path) {
-                let more = match now.checked_sub(counter.last) {
-                    Some(more) => more,
-                    None => counter.most.saturating_sub(counter.last).saturating_add(now),
-                };
-                self.total = self.total.saturating_add(more);
-                counter.last = now;
-            }
-        }
+        let more = match &mut self.source {
+            Source::Counters(counters) => counters.iter_mut().map(Counter::more).fold(0, u64::saturating_add),
+            Source::Power(power) => power.more(Instant::now()),
+        };
+        self.total = self.total.saturating_add(more);
         self.total
     }
+
+    /// Watts at the last reading. `None`: only counters are there, and the power is what they grow by.
+    pub fn watts(&self) -> Option<u32> {
+        match &self.source {
+            Source::Counters(_) => None,
+            Source::Power(power) => Some(u32::try_from(power.microwatts / 1_000_000).unwrap_or(u32::MAX)),
+        }
+    }
+}
+
+/// The counters of processors and of their memory that this folder shows. `psys`, which has all of them in it, is left out, and so
+/// are parts of processors.
+fn counters(folder: &Path) -> Result<Vec<Counter>, FileError> {
+    let mut counters = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed("read", folder))? {
+        let path = entry.map_err(failed("read", folder))?.path();
+        let zone = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("intel-rapl:"));
+        let name = fs::read_to_string(path.join("name")).unwrap_or_default();
+        if !zone || !(name.starts_with("package-") || name.trim() == "dram") {
+            continue;
+        }
+        let most = number(&path.join("max_energy_range_uj")).map_err(failed("read", &path))?;
+        let path = path.join("energy_uj");
+        let last = number(&path).map_err(failed("read", &path))?;
+        counters.push(Counter { path, most, last });
+    }
+    if counters.is_empty() {
+        return Err(failed("look for counters of energy in", folder)(io::ErrorKind::NotFound.into()));
+    }
+    Ok(counters)
+}
+
+impl Counter {
+    /// Microjoules since it was last read.
+    fn more(&mut self) -> u64 {
+        let Ok(now) = number(&self.path) else { return 0 };
+        let before = std::mem::replace(&mut self.last, now);
+        now.checked_sub(before).unwrap_or_else(|| self.most.saturating_sub(before).saturating_add(now))
+    }
+}
+
+impl PowerMeter {
+    fn find(folder: &Path, now: Instant) -> Result<Self, FileError> {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(folder).map_err(failed("read", folder))? {
+            let device = entry.map_err(failed("read", folder))?.path();
+            let name = fs::read_to_string(device.join("name")).unwrap_or_default();
+            if POWER_METERS.contains(&name.trim()) {
+                // Drivers show the mean of a short time, or what it is now.
+                let shown = ["power1_average", "power1_input"].map(|file| device.join(file));
+                paths.extend(shown.into_iter().find(|path| number(path).is_ok()));
+            }
+        }
+        if paths.is_empty() {
+            return Err(failed("look for a power meter in", folder)(io::ErrorKind::NotFound.into()));
+        }
+        let microwatts = sum(&paths).unwrap_or(0);
+        Ok(Self { paths, asked: now, microwatts, counted: now })
+    }
+
+    /// Microjoules since they were last asked for: with what was between the power before and that of now.
+    fn more(&mut self, now: Instant) -> u64 {
+        let before = self.microwatts;
+        if now.saturating_duration_since(self.asked) >= ASK_AFTER {
+            self.asked = now;
+            self.microwatts = sum(&self.paths).unwrap_or(before);
+        }
+        let passed = now.saturating_duration_since(std::mem::replace(&mut self.counted, now));
+        let mean = u128::from(before.midpoint(self.microwatts));
+        u64::try_from(mean * passed.as_millis() / 1000).unwrap_or(u64::MAX)
+    }
+}
+
+/// `None`: one of them cannot be read.
+fn sum(paths: &[PathBuf]) -> Option<u64> {
+    paths.iter().try_fold(0_u64, |sum, path| Some(sum.saturating_add(number(path).ok()?)))
 }
 
 fn number(path: &Path) -> io::Result<u64> {
@@ -86,15 +182,16 @@ mod tests {
     #[test]
     fn processors_and_memory_are_added_up_over_the_ends_of_their_counters() {
         let sys = Scratch::new("powercap");
-        assert!(EnergyMeter::find(sys.path()).is_err(), "there are none");
+        let place = EnergyPlace::Counters(sys.path().to_owned());
+        assert!(EnergyMeter::find(&place).is_err(), "there are none");
         let zones = [("intel-rapl:0", "package-0"), ("intel-rapl:0:0", "core"), ("intel-rapl:0:1", "dram")];
         for (zone, name) in zones.into_iter().chain([("intel-rapl:1", "psys"), ("dtpm", "package-9")]) {
             sys.put(&format!("{zone}/name"), &format!("{name}\n"));
             sys.put(&format!("{zone}/max_energy_range_uj"), "1000000\n");
             sys.put(&format!("{zone}/energy_uj"), "900000\n");
         }
-        let mut meter = EnergyMeter::find(sys.path()).unwrap();
-        assert_eq!(meter.read(), 0);
+        let mut meter = EnergyMeter::find(&place).unwrap();
+        assert_eq!((meter.read(), meter.watts()), (0, None));
         sys.put("intel-rapl:0/energy_uj", "950000\n");
         sys.put("intel-rapl:0:0/energy_uj", "999999\n");
         assert_eq!(meter.read(), 50_000);
@@ -104,5 +201,34 @@ mod tests {
         fs::remove_file(sys.join("intel-rapl:0:1/energy_uj")).unwrap();
         sys.put("intel-rapl:0/energy_uj", "30001\n");
         assert_eq!(meter.read(), 130_008);
+    }
+
+    #[test]
+    fn power_is_added_up_over_time_and_not_asked_for_too_often() {
+        let sys = Scratch::new("hwmon");
+        let begin = Instant::now();
+        assert!(PowerMeter::find(sys.path(), begin).is_err(), "there are none");
+        // Of a processor's own sensor nothing is taken, nor of a meter that shows nothing.
+        for (device, name) in
+            [("hwmon0", "coretemp"), ("hwmon1", "power_meter"), ("hwmon2", "aem1"), ("hwmon3", "aem2")]
+        {
+            sys.put(&format!("{device}/name"), &format!("{name}\n"));
+        }
+        sys.put("hwmon0/power1_input", "7000000\n");
+        sys.put("hwmon1/power1_average", "200000000\n");
+        sys.put("hwmon1/power1_input", "1\n");
+        sys.put("hwmon2/power1_input", "100000000\n");
+        let mut meter = PowerMeter::find(sys.path(), begin).unwrap();
+        let after = |millis| begin + Duration::from_millis(millis);
+        // 300 W for half a second; what has changed meanwhile is not seen yet.
+        sys.put("hwmon1/power1_average", "400000000\n");
+        assert_eq!(meter.more(after(500)), 150_000_000);
+        // 300 W before and 500 W now.
+        assert_eq!(meter.more(after(2500)), 800_000_000);
+        assert_eq!(meter.more(after(3500)), 500_000_000);
+        fs::remove_file(sys.join("hwmon2/power1_input")).unwrap();
+        assert_eq!(meter.more(after(5500)), 1_000_000_000);
+        let meter = EnergyMeter { source: Source::Power(meter), total: 0 };
+        assert_eq!(meter.watts(), Some(500));
     }
 }

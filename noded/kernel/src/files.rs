@@ -139,6 +139,27 @@ pub fn give_to(path: &Path, uid: u32, gid: u32) -> Result<(), FileError> {
     chown(path, Some(uid), Some(gid)).map_err(failed("chown", path))
 }
 
+/// Makes a folder for a user in one that is there or is made, with mode 0755. One that is there has to be a folder of that user's. No
+/// link is followed for its last name.
+pub fn create_folder_for(path: &Path, mode: u32, uid: u32, gid: u32) -> Result<(), FileError> {
+    create_folder(folder_of(path), 0o755)?;
+    match DirBuilder::new().mode(mode).create(path) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            let found = fs::symlink_metadata(path).map_err(failed("examine", path))?;
+            if found.is_dir() && found.uid() == uid {
+                return Ok(());
+            }
+            let wrong = io::Error::other(format!("it is there, and is no folder of uid {uid}"));
+            return Err(failed("use", path)(wrong));
+        }
+        Err(e) => return Err(failed("mkdir", path)(e)),
+    }
+    // By its descriptor: what has the name by now might be another thing.
+    let made = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path);
+    made.and_then(|made| fchown(&made, Some(uid), Some(gid))).map_err(failed("chown", path))
+}
+
 /// Makes a file that is not there, empty and of that user, with the folders above it; one that is there is given to the user
 /// if it is root's, or is where only root can put one (what an earlier SlurmUser could not remove). No link is followed.
 pub fn make_for(path: &Path, mode: u32, uid: u32, gid: u32) -> Result<(), FileError> {

@@ -124,7 +124,7 @@ pub fn load(root: &Path) -> Result<NodeLoad, InventoryError> {
     let (path, text) = read(root.join("proc/loadavg"))?;
     let missing = InventoryError::Missing { path, what: "load average" };
     let first = text.split_ascii_whitespace().next().and_then(hundredths).ok_or(missing)?;
-    Ok(NodeLoad { load_hundredths: first, free_memory: Some(meminfo(root, "MemFree")?) })
+    Ok(NodeLoad { load_hundredths: first, free_memory: Some(meminfo(root, "MemFree")?), power: None })
 }
 
 /// `12.34` to 1234.

@@ -13,8 +13,10 @@
 //! | [`topology`] | sockets, cores and threads from sysfs; abstract CPUs to machine CPUs |
 //! | [`cpu_list`] | `0-3,7` as sysfs and cpusets write it |
 //! | [`cpu_freq`] | frequencies and governors of CPUs in sysfs |
-//! | [`energy`] | energy that the machine used, by its counters in sysfs |
+//! | [`energy`] | energy that the machine used, by counters or power meters in sysfs |
+//! | [`traffic`] | what the machine sends and receives, and reads and writes on Lustre |
 //! | [`gpu`] | what processes use of GPUs, by the library of their driver |
+//! | [`thread_ids`] | a thread that opens files as another user |
 //! | [`users`] | names, ids, groups |
 //! | [`daemonise`] | runs in the background and reports readiness to the starting command; pid files |
 //! | [`pty`] | pseudo-terminals |
@@ -47,6 +49,8 @@ pub mod scratch;
 pub mod signals;
 pub mod sockets;
 pub mod spawn;
+pub mod thread_ids;
 pub mod topology;
+pub mod traffic;
 pub mod users;
 pub mod watch;

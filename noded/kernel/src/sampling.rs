@@ -43,6 +43,7 @@ pub fn sample(proc_root: &Path, tasks: &[(u32, u32)], gpus: &GpuUses) -> io::Res
                 sample.frequency_khz = frequencies.of(one.cpu);
             }
         }
+        (sample.rss_now, sample.vsize_now) = (sample.rss, sample.vsize);
         sample.rss = sample.rss.max(peak);
         sample.vsize = sample.vsize.max(vm_peak);
         sample
@@ -313,6 +314,7 @@ mod tests {
         let task = &samples[0];
         assert_eq!((task.rank, task.pids[0], task.pids.len()), (3, shell.id(), 2));
         assert!(task.rss > 32 << 20 && task.vsize > 32 << 20 && task.cpu_us > 0, "{task:?}");
+        assert!(task.rss_now > 32 << 20 && task.rss_now <= task.rss && task.vsize_now <= task.vsize, "{task:?}");
         // The child's own, and what its ended children did was waited for.
         assert!(task.read > 0, "{task:?}");
         assert_eq!((task.gpu_memory, task.gpu_percent), (9, 50));

@@ -15,6 +15,7 @@ pub mod membership;
 pub mod neighbours;
 pub mod peers;
 pub mod port;
+pub mod power;
 pub mod records;
 pub mod records_link;
 pub mod runs;

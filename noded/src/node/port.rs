@@ -1,6 +1,6 @@
 //! Carries out the agent's effects.
 
-use super::{neighbours::Neighbours, records::Sought, runs::RunWorld};
+use super::{neighbours::Neighbours, power::ShownPower, records::Sought, runs::RunWorld};
 use crate::node::conversations::{Conversations, tell_agent};
 use garrick_agent::{AgentEffect, AgentInput, AgentMsg, AgentPort, FoundRun, Leftover, RunKey, StepdState};
 use garrick_daemon::logging;
@@ -47,6 +47,8 @@ pub struct NodePort {
     pub expired: Option<Instant>,
     /// One search for records at a time.
     pub finding: Arc<Semaphore>,
+    /// What the node's energy meter showed.
+    pub power: ShownPower,
 }
 
 /// So often records of steps are looked through.
@@ -282,6 +284,6 @@ impl AgentPort for NodePort {
     }
 
     fn load(&mut self) -> NodeLoad {
-        inventory::load(Path::new("/")).unwrap_or_default()
+        NodeLoad { power: self.power.get(), ..inventory::load(Path::new("/")).unwrap_or_default() }
     }
 }

@@ -7,6 +7,7 @@ use super::{
     neighbours::Neighbours,
     peers::{self, PeerWorld},
     port::NodePort,
+    power::{self, ShownPower},
     records::Retention,
     records_link::RecordsWorld,
     runs::RunWorld,
@@ -26,7 +27,7 @@ use garrick_daemon::run::orders::{StepdLog, StepdSettings};
 use garrick_kernel::{
     cgroup::{Constraints, Tracking},
     cpu_freq::SYS_CPUS,
-    energy::POWERCAP,
+    energy::{HWMON, POWERCAP},
     inventory::{self, Machine},
     users,
 };
@@ -252,6 +253,9 @@ pub async fn start(
         look_every_secs: config.gathering.task_secs,
         powercap_folder: (config.gathering.energy == EnergySource::Rapl)
             .then(|| env::var_os(env_vars::GARRICK_POWERCAP_FOLDER).map_or_else(|| POWERCAP.into(), PathBuf::from)),
+        hwmon_folder: (config.gathering.energy == EnergySource::Ipmi)
+            .then(|| env::var_os(env_vars::GARRICK_HWMON_FOLDER).map_or_else(|| HWMON.into(), PathBuf::from)),
+        profile: config.gathering.profile(),
         defer_batch: config.prolog_flags.has(PrologFlag::DeferBatch),
         stepd: programs::beside("stepd")?,
         conf: config.path.clone(),
@@ -272,6 +276,13 @@ pub async fn start(
             flags: config.debug_flags.clone(),
         },
     };
+    let shown_power = ShownPower::default();
+    if let Some(place) = settings.energy_place()
+        && config.gathering.node_secs > 0
+    {
+        let every = Duration::from_secs(config.gathering.node_secs.into());
+        actix_rt::spawn(power::serve(place, every, shown_power.clone()));
+    }
     let world = Arc::new(RunWorld {
         node: node.name.clone(),
         spool: spool.clone(),
@@ -343,6 +354,7 @@ pub async fn start(
         exit,
         reconfigure,
         neighbours,
+        shown_power,
     );
     let run_world = Arc::clone(&world);
     let records = RecordsWorld::new(spool.clone(), Arc::clone(config), cluster.slurm_uid);
@@ -387,6 +399,7 @@ fn start_agent(
     exit: watch::Sender<bool>,
     reconfigure: Arc<dyn Fn() + Send + Sync>,
     neighbours: Neighbours,
+    power: ShownPower,
 ) -> Address<AgentMsg> {
     let path = format!("/node/{}", config.node);
     let agent_path = garrick_runtime::ActorPath::new(&format!("{path}/agent")).expect("node names make valid paths");
@@ -407,6 +420,7 @@ fn start_agent(
             traces: Traces::new(hub.clone(), format!("node/{}", config.node)),
             expired: None,
             finding: Arc::new(tokio::sync::Semaphore::new(1)),
+            power: power.clone(),
         };
         NodeAgent::new(config.clone(), port)
     });

@@ -41,6 +41,7 @@ fn description(name: &str) -> Arc<StepLaunch> {
         program_named_by_node: false,
         cpu_freq: None,
         sample_secs: None,
+        profiling: Default::default(),
         over_with: Default::default(),
     })
 }

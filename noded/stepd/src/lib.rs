@@ -38,6 +38,7 @@ pub mod link_end;
 pub mod manager_link;
 pub mod manager_port;
 pub mod pmi;
+pub mod profile;
 pub mod session;
 pub mod shepherd_links;
 pub mod shepherd_port;

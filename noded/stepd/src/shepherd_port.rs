@@ -5,12 +5,13 @@ use crate::{
     launcher::LauncherAhead,
     launching::{self, KillsSeen, Launcher, RunSignals},
     pmi::PmiSockets,
+    profile::{ProfileOwner, Profiler},
     streams::{ReadNow, Streams, read_later, write_all},
 };
 use garrick_kernel::{
     cgroup::{Group, JobCgroup, MemoryLimit, Swap},
     cpu_freq::CpuFrequencies,
-    energy::EnergyMeter,
+    energy::{EnergyMeter, EnergyPlace},
     files,
     gpu::{self, GpuUses, Nvml},
     proc_tree::PROC,
@@ -27,6 +28,8 @@ use garrick_model::{
         launcher::{FromLauncher, ToLauncher},
         shepherd::{ShepherdToStepMgr, StepNodeShare},
     },
+    profile::{ProfileSettings, Series, SeriesSet},
+    time::Timestamp,
     usage::TaskSample,
 };
 use garrick_run::shepherd::{LookedAt, PassedFd, ShepherdEffect, ShepherdInput, ShepherdMsg, shell::ShepherdPort};
@@ -61,8 +64,10 @@ pub struct ShepherdPlace {
     pub frequencies: (CpuFrequencies, String),
     /// The job has GPUs here.
     pub has_gpus: bool,
-    /// Where the kernel shows counters of energy, if it is measured.
-    pub powercap_folder: Option<PathBuf>,
+    /// Where energy is read, if it is measured.
+    pub energy: Option<EnergyPlace>,
+    /// How time series are recorded, if they are, and for whom.
+    pub profile: Option<(ProfileSettings, ProfileOwner)>,
     /// Marks in the environment of everything of the run.
     pub marks: [String; 2],
     /// Where the run's launcher is found again.
@@ -95,6 +100,7 @@ pub struct ShepherdWorld {
     energy: Option<StepEnergy>,
     /// There is none to be read, which was told.
     no_energy: bool,
+    profiler: Option<Rc<RefCell<Profiler>>>,
 }
 
 impl ShepherdWorld {
@@ -106,8 +112,11 @@ impl ShepherdWorld {
         finished: Box<dyn FnMut()>,
         handed: Rc<HandedStreams>,
     ) -> Self {
+        let profiler =
+            place.profile.clone().map(|(settings, owner)| Rc::new(RefCell::new(Profiler::new(settings, owner))));
         Self {
             place,
+            profiler,
             shepherd,
             to_manager,
             finished,
@@ -300,7 +309,10 @@ impl ShepherdWorld {
             energy.meter.read();
         }
         let (launcher, has_gpus) = (self.launcher_pid(), self.place.has_gpus);
+        let profiler = self.profiler.clone().filter(|_| tasks.iter().any(|task| task.recorded));
         self.later(async move {
+            let of_steps: Vec<Option<(StepId, u32)>> =
+                tasks.iter().map(|task| task.recorded.then_some((task.step, task.rank))).collect();
             let tokens: Vec<u64> = tasks.iter().map(|task| task.token).collect();
             let looked =
                 tokio::task::spawn_blocking(move || look_at(Path::new(PROC), launcher, &tasks, &gpu_uses(has_gpus)))
@@ -309,15 +321,24 @@ impl ShepherdWorld {
                 tracing::warn!(%error, "looking at what tasks use");
                 Vec::new()
             });
+            if let Some(profiler) = profiler {
+                let recorded = |sample: &TaskSample| {
+                    let (step, rank) = of_steps.get(sample.rank as usize).copied().flatten()?;
+                    Some((step, TaskSample { rank, ..sample.clone() }))
+                };
+                let recorded: Vec<(StepId, TaskSample)> = samples.iter().filter_map(recorded).collect();
+                profiler.borrow_mut().tasks(Timestamp::now(), &recorded);
+            }
             let seen = |sample: TaskSample| Some((*tokens.get(sample.rank as usize)?, sample));
             ShepherdInput::Looked { seen: samples.into_iter().filter_map(seen).collect() }
         });
     }
 
-    fn start_meter(&mut self, step: StepId) {
-        let Some(folder) = &self.place.powercap_folder else { return };
+    /// The meter, where there is one. It is made when it is first needed.
+    fn meter(&mut self) -> Option<&mut StepEnergy> {
+        let place = self.place.energy.as_ref()?;
         if self.energy.is_none() && !self.no_energy {
-            match EnergyMeter::find(folder) {
+            match EnergyMeter::find(place) {
                 Ok(meter) => self.energy = Some(StepEnergy { meter, began: HashMap::new() }),
                 Err(error) => {
                     self.no_energy = true;
@@ -325,7 +346,22 @@ impl ShepherdWorld {
                 }
             }
         }
-        if let Some(energy) = &mut self.energy {
+        self.energy.as_mut()
+    }
+
+    /// A sample of the node for a step's time series.
+    fn record(&mut self, step: StepId, series: SeriesSet, last: bool) {
+        let Some(profiler) = self.profiler.clone() else { return };
+        let meter = if series.has(Series::Energy) { self.meter() } else { None };
+        let mut profiler = profiler.borrow_mut();
+        profiler.node(Timestamp::now(), step, series, meter.map(|energy| &mut energy.meter));
+        if last {
+            profiler.forget(step);
+        }
+    }
+
+    fn start_meter(&mut self, step: StepId) {
+        if let Some(energy) = self.meter() {
             let now = energy.meter.read();
             energy.began.insert(step, now);
         }
@@ -343,9 +379,13 @@ impl ShepherdWorld {
         if let ShepherdToStepMgr::StepGone { step }
         | ShepherdToStepMgr::NotStarted { step }
         | ShepherdToStepMgr::TaskExited { step, gone: true, .. } = said
-            && let Some(energy) = &mut self.energy
         {
-            energy.began.remove(step);
+            if let Some(energy) = &mut self.energy {
+                energy.began.remove(step);
+            }
+            if let Some(profiler) = &self.profiler {
+                profiler.borrow_mut().forget(*step);
+            }
         }
     }
 
@@ -485,6 +525,12 @@ impl ShepherdPort for ShepherdWorld {
             ShepherdEffect::Sample { step, query, tasks } => self.sample(step, query, tasks),
             ShepherdEffect::Look { tasks } => self.look(tasks),
             ShepherdEffect::StartMeter { step } => self.start_meter(step),
+            ShepherdEffect::Record { step, series, last } => self.record(step, series, last),
+            ShepherdEffect::RecordEnd { step, rank, usage } => {
+                if let Some(profiler) = &self.profiler {
+                    profiler.borrow_mut().task_over(Timestamp::now(), step, rank, &usage);
+                }
+            }
             ShepherdEffect::ReadMeter { token, step } => {
                 let joules = self.read_meter(step);
                 self.now(ShepherdInput::MeterRead { token, joules });

@@ -9,6 +9,7 @@ use super::{
     light::Asks,
     manager_link::{ManagerLink, ManagerPlace, tell_shepherd},
     manager_port::{Clients, ManagerWorld, tell_manager},
+    profile::ProfileOwner,
     shepherd_links::{self, ShepherdLinks},
     shepherd_port::{ShepherdPlace, ShepherdWorld, ToManager},
 };
@@ -43,7 +44,7 @@ use garrick_model::{
     time::system_zone,
 };
 use garrick_run::{
-    shepherd::{ShepherdConfig, ShepherdInput, ShepherdMsg, gpus::GpuSight, shell::Shepherd},
+    shepherd::{ShepherdConfig, ShepherdInput, ShepherdMsg, gpus::GpuSight, series::SeriesConfig, shell::Shepherd},
     step::NodeSlot,
     stepmgr::{Ledger, RunFacts, StepMgrConfig, StepMgrInput, StepMgrMsg, shell::StepMgr},
 };
@@ -195,7 +196,7 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
     let root = users::effective_uid() == 0;
     let identity = Identity { uid: credential.uid, gid: credential.gid, groups: credential.groups.clone() };
     Ok(ShepherdPlace {
-        user: root.then_some(identity),
+        user: root.then(|| identity.clone()),
         owner: (credential.uid, credential.gid),
         devices_limited: tracking.cgroups().is_some_and(Cgroups::limits_devices),
         folder: folder.to_owned(),
@@ -203,7 +204,12 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
         cpus,
         frequencies: (CpuFrequencies::new(&settings.cpu_folder, &settings.kept_frequencies), sluid.clone()),
         has_gpus: share.gres.iter().any(|held| matches!(held.name.as_str(), GPU | SHARD)),
-        powercap_folder: settings.powercap_folder.clone(),
+        energy: settings.energy_place(),
+        profile: settings.profile.clone().map(|settings| {
+            let identity = root.then(|| identity.clone());
+            let (job, node, user) = (credential.job, orders.node.clone(), credential.user.clone());
+            (settings, ProfileOwner { job, node, user, identity })
+        }),
         marks: [format!("SLURM_JOB_ID={}", credential.job), format!("SLURM_JOB_SLUID={sluid}")],
         launcher_socket: launcher_socket(&orders.door),
         ahead: Arc::default(),
@@ -235,7 +241,12 @@ impl Run {
         config.kill_wait = Duration::from_secs(settings.kill_wait_secs);
         config.look_every =
             Some(settings.look_every_secs).filter(|secs| *secs > 0).map(|n| Duration::from_secs(n.into()));
-        config.meters_energy = settings.powercap_folder.is_some();
+        config.meters_energy = settings.energy_place().is_some();
+        config.series = settings.profile.as_ref().map(|profile| SeriesConfig {
+            usual: profile.usual,
+            there: profile.there,
+            periods: profile.periods,
+        });
         config.zone = system_zone();
         config
     }

@@ -43,5 +43,6 @@ mod step_records;
 mod step_usage;
 mod stepd_restart;
 mod support;
+mod time_series;
 mod triggers;
 mod upgrade;

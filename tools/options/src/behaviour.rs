@@ -12,6 +12,7 @@ use super::{
 use garrick_model::{
     ids::Sluid,
     messages::command::JobSelector,
+    sampling::Periods,
     spec::{Mpi, NodeCount},
     time::TimeLimit,
 };
@@ -348,10 +349,24 @@ pub const OPTIONS: &[OptionDef] = &[
     .checked(|g| g.number(0).map(drop))
     .env(&["SLURM_THREADS"]),
     OptionDef::new("acctg-freq", None, Required("list"), JOB, "accounting and profiling sampling intervals", |t, g| {
-        t.sample_secs = values::sampling(g)?;
+        let periods = values::sampling(g)?;
+        t.sample_secs = periods.task;
+        t.profiling.periods = Periods { task: None, ..periods };
         Ok(())
     })
     .env(&["SBATCH_ACCTG_FREQ", "SALLOC_ACCTG_FREQ", "SLURM_ACCTG_FREQ"]),
+    OptionDef::new(
+        "profile",
+        None,
+        Required("list"),
+        JOB,
+        "time series to record: all, none, or some of energy,filesystem,network,task",
+        |t, g| {
+            t.profiling.series = Some(values::profile(g)?);
+            Ok(())
+        },
+    )
+    .env(&["SBATCH_PROFILE", "SALLOC_PROFILE", "SLURM_PROFILE"]),
     OptionDef::inert(
         "network",
         None,

@@ -132,6 +132,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         user_env: typed.user_env,
         cpu_freq: frequency(typed, &submitter.frequencies)?,
         sample_secs: typed.sample_secs,
+        profiling: typed.profiling,
         oom_kill_step: typed.oom_kill_step,
         reservations: typed.reservations.clone(),
         licenses: all_licenses(typed),

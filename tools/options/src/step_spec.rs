@@ -138,6 +138,7 @@ pub fn build(
         preserve_env: typed.preserve_env,
         cpu_freq: frequency(typed, &submitter.frequencies)?,
         sample_secs: typed.sample_secs,
+        profiling: typed.profiling,
         oom_kill_step: typed.oom_kill_step,
         wait_for_children: typed.wait_for_children,
         het: typed.het_leader.map(|leader| HetPart { leader, behind: None }),
@@ -159,7 +160,9 @@ mod tests {
         sources::{command_line, lay_over},
         table::Command,
     };
-    use garrick_model::{resources::MemoryMib, spec::NodeCount, time::Timestamp};
+    use garrick_model::{
+        profile::SeriesSet, resources::MemoryMib, sampling::Periods, spec::NodeCount, time::Timestamp,
+    };
 
     fn built(env: &[(&str, &str)], args: &str) -> Checked<StepSpec> {
         let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
@@ -259,6 +262,12 @@ mod tests {
             (secs(&[], ""), secs(&env, ""), secs(&env, "--acctg-freq=energy=3,task=0")),
             (None, Some(9), Some(0))
         );
+        let profiling = |env: &[(&str, &str)], args: &str| built(env, args).spec.profiling;
+        let said = profiling(&[("SLURM_PROFILE", "task")], "--acctg-freq=energy=3,task=0 --profile=Energy,filesystem");
+        let wanted = (SeriesSet::parse("energy,lustre"), Periods { energy: Some(3), ..Periods::default() });
+        assert_eq!((said.series, said.periods), wanted);
+        assert_eq!(profiling(&[("SLURM_PROFILE", "none")], "").series, SeriesSet::parse("none"));
+        assert_eq!(profiling(&[], "").series, None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use garrick_model::{
     mail::Mail,
     messages::command::JobSelector,
     node_sizes::NodeSizes,
+    profile::Profiling,
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{
@@ -513,6 +514,8 @@ pub struct Typed {
     pub cpu_freq: Option<String>,
     /// `--acctg-freq`: seconds between looks at what tasks use
     pub sample_secs: Option<u32>,
+    /// `--profile`, and `--acctg-freq` of what is not tasks
+    pub profiling: Profiling,
     /// `--oom-kill-step`
     pub oom_kill_step: Option<bool>,
     /// `--whole`

@@ -52,17 +52,6 @@ pub const OPTIONS: &[OptionDef] =
         unsupported("mem-update", None, Required("margin@delay"), JOB, "reduce the job's memory limit after some time")
             .checked(values::memory_update),
         unsupported("no-allocate", Some('Z'), Arg::None, RUN, "run without an allocation"),
-        OptionDef::new(
-            "profile",
-            None,
-            Required("value"),
-            JOB,
-            "detailed data collection: none (others not yet)",
-            |_, g| {
-                if values::profile(g)? { Err(g.not_supported()) } else { Ok(()) }
-            },
-        )
-        .env(&["SBATCH_PROFILE", "SALLOC_PROFILE", "SLURM_PROFILE"]),
         unsupported("reboot", None, Arg::None, JOB, "reboot compute nodes before starting the job"),
         unsupported("x11", None, Optional("all|batch|first|last"), ALLOC_RUN, "X11 forwarding"),
     ];

@@ -5,9 +5,10 @@ use garrick_model::{
     cpu_freq::{CpuFreq, CpuFreqError, FrequencyRules},
     date,
     node_sizes::NodeSizes,
+    profile::SeriesSet,
     refusal::Refusal,
     resources::MemoryMib,
-    sampling,
+    sampling::Periods,
     spec::{ArraySpec, CpuBind, CpuOrder, Dependencies, Distribution, NodeCount, OpenMode, SignalWarning, WithinNode},
     time::{TimeLimit, Timestamp, system_zone},
 };
@@ -36,10 +37,10 @@ pub fn node_count(text: &str) -> Result<(NodeCount, NodeSizes), OptionError> {
     Ok((NodeCount { min, max: Some(max) }, NodeSizes::default()))
 }
 
-/// `--acctg-freq`: seconds, or a list of `type=seconds`. Those between looks at tasks.
-pub fn sampling(given: &Given<'_>) -> Result<Option<u32>, OptionError> {
+/// `--acctg-freq`: seconds, or a list of `type=seconds`.
+pub fn sampling(given: &Given<'_>) -> Result<Periods, OptionError> {
     let wrong = |part: &str| OptionError::Text(format!("Invalid --acctg-freq specification: {part}"));
-    sampling::task_secs(given.text()?).map_err(wrong)
+    Periods::parse(given.text()?).map_err(wrong)
 }
 
 /// `--mem-bind`; whether it asks for more than what the kernel does: memory is taken near the CPU that first touches it.
@@ -63,16 +64,10 @@ pub fn mem_bind(given: &Given<'_>) -> Result<bool, OptionError> {
     Ok(asks_more)
 }
 
-/// What `--profile` collects; `true` if it is something.
-pub fn profile(given: &Given<'_>) -> Result<bool, OptionError> {
+/// `--profile`: which time series are recorded.
+pub fn profile(given: &Given<'_>) -> Result<SeriesSet, OptionError> {
     let text = given.text()?;
-    let known = ["none", "all", "energy", "task", "lustre", "network"];
-    let mut words =
-        text.split(',').filter(|word| known.iter().any(|known| word.eq_ignore_ascii_case(known))).peekable();
-    if words.peek().is_none() {
-        return Err(OptionError::Text(format!("invalid --profile={text} option")));
-    }
-    Ok(words.any(|word| !word.eq_ignore_ascii_case("none")))
+    SeriesSet::parse(text).ok_or_else(|| OptionError::Text(format!("invalid --profile={text} option")))
 }
 
 /// `--cpu-freq`, where the site has these rules.

@@ -187,7 +187,7 @@ pub fn node(index: u32) -> NodeView {
             agent_start: at(-5786),
             ..testing::facts("host1", shape)
         })),
-        load: NodeLoad { load_hundredths: 271, free_memory: Some(MemoryMib(21974)) },
+        load: NodeLoad { load_hundredths: 271, free_memory: Some(MemoryMib(21974)), power: None },
         last_busy: Some(at(-44)),
         ..testing::node(index, 16)
     }

@@ -92,7 +92,7 @@ pub const WORDS: [(&str, &[&str]); 9] = [
     ("mpi", &["none", "pmi2", "pmix", "list"]),
     ("gres-flags", &["disable-binding", "enforce-binding"]),
     ("export", &["ALL", "NONE", "NIL"]),
-    ("profile", &["none"]),
+    ("profile", &["none", "all", "energy", "filesystem", "network", "task"]),
     ("json", &["v0.0.45"]),
 ];
 

@@ -7,7 +7,7 @@ use crate::{
         arguments::{Table, Word},
         table::{self, OptionDef, options_of},
     },
-    query::{cat, records, sacct, sdiag, sinfo, sprio, squeue, sreport, sshare, sstat},
+    query::{cat, profile, records, sacct, sdiag, sinfo, sprio, squeue, sreport, sshare, sstat},
     site::{certs, check, down, init, install, status, token, up, why, words},
     submit::{attach, file_settings, scrontab, sgather},
 };
@@ -72,13 +72,14 @@ pub static COMMANDS: [Command; 23] = [
 ];
 
 /// Commands of `garrick` that have options.
-pub static SUBCOMMANDS: [&Table; 14] = [
+pub static SUBCOMMANDS: [&Table; 15] = [
     &up::TABLE,
     &down::TABLE,
     &status::TABLE,
     &why::TABLE,
     &records::TABLE,
     &sacct::used::TABLE,
+    &profile::TABLE,
     &graph::command::TABLE,
     &cat::TABLE,
     &init::TABLE,

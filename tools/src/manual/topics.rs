@@ -3,7 +3,7 @@
 use super::find::Entry;
 
 /// Every page, by its file's name.
-pub const PAGES: [(&str, &str); 41] = [
+pub const PAGES: [(&str, &str); 42] = [
     ("accounting", include_str!("../../../docs/accounting.md")),
     ("attacks", include_str!("../../../docs/attacks.md")),
     ("cli-filter", include_str!("../../../docs/cli-filter.md")),
@@ -42,6 +42,7 @@ pub const PAGES: [(&str, &str); 41] = [
     ("simulation", include_str!("../../../docs/simulation.md")),
     ("site-programs", include_str!("../../../docs/site-programs.md")),
     ("steps", include_str!("../../../docs/steps.md")),
+    ("time-series", include_str!("../../../docs/time-series.md")),
     ("topology", include_str!("../../../docs/topology.md")),
     ("transport", include_str!("../../../docs/transport.md")),
     ("workflows", include_str!("../../../docs/workflows.md")),

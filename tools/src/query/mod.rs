@@ -1,9 +1,10 @@
-//! Query commands: `squeue`, `sinfo`, `sprio`, `sdiag`, `sshare`, `sstat`, `sacct` and `sreport`, and what they share with the control commands; `garrick cat` and `garrick
-//! steps`.
+//! Query commands: `squeue`, `sinfo`, `sprio`, `sdiag`, `sshare`, `sstat`, `sacct` and `sreport`, and what they share with the control commands; `garrick cat`,
+//! `garrick profile` and `garrick steps`.
 
 pub mod arguments;
 pub mod cat;
 pub mod choices;
+pub mod profile;
 pub mod records;
 pub mod sacct;
 pub mod sdiag;

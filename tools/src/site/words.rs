@@ -32,6 +32,7 @@ pub(crate) static TABLE: Table = Table {
             "every step of jobs, also of ended ones: how it ended, when and where",
         ),
         word(JOBS, "efficiency", "JOB...|--user NAME [OPTIONS]", "what jobs used of what they asked for, with advice"),
+        word(JOBS, "profile", "JOB[.STEP]... [OPTIONS]", "time series of jobs: join their files, also as CSV"),
         word(JOBS, "graph", "FILE [OPTIONS]", "check and draw a graph of steps, for sbatch --graph and srun --graph"),
         word(JOBS, "cat", "FILE... [OPTIONS]", "print the output of steps from an output pack"),
         word(SITE, "init", "[DIR|--home]", "write a configuration and create the cluster's keys"),

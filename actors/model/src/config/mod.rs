@@ -43,7 +43,7 @@ pub use settings::config::{
 pub use settings::debug_flags::{AUDIT_RPCS, DebugFlag, DebugFlags, LogChange};
 pub use settings::described::{DescribedKey, DescribedLines, described};
 pub use settings::enforce::{Enforce, EnforceWord};
-pub use settings::gathering::{EnergySource, GatheringSettings};
+pub use settings::gathering::{EnergySource, GatheringSettings, ProfileType};
 pub use settings::metrics::MetricsSettings;
 pub use settings::gres::{GpuVariables, GresConfig, GresDevice, GresLine};
 pub use settings::health::{HealthCheck, HealthStates};

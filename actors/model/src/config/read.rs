@@ -81,6 +81,9 @@ fn read_with(path: &Path, read_file: &ReadFile<'_>, topologies: Topologies) -> (
     if !reader.config.gres.types.is_empty() {
         reader.config.gres.read(path, read_file, &mut report);
     }
+    if topologies == Topologies::All {
+        reader.config.gathering.read(path, read_file, &mut report);
+    }
     let named = |partition: &PartitionConfig| partition.nodes_text.contains('{');
     let wanted = topologies == Topologies::All || reader.config.partitions.iter().any(named);
     let config = reader.finish(wanted.then_some(read_file), &mut report);

@@ -7,6 +7,7 @@
 use super::launch_failure::LaunchFailure;
 use crate::{
     ids::StepId,
+    profile::Profiling,
     spec::{EnvEntry, TaskNice},
     state::ExitStatus,
     usage::TaskUsage,
@@ -62,6 +63,9 @@ pub struct TaskLabel {
     /// It is no task, but what runs after one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub epilog: bool,
+    /// Which time series of its step are recorded, where the site records any.
+    #[serde(default, skip_serializing_if = "Profiling::is_default")]
+    pub profiling: Profiling,
 }
 
 /// What many tasks are started with.

@@ -7,6 +7,7 @@ use crate::{
     cpu_freq::CpuFreq,
     gres::{GpuBind, GresShare},
     ids::{Sluid, StepId},
+    profile::Profiling,
     resources::CpuSet,
     spec::{
         CpuBind, EnvEntry, Mpi, OpenMode, ResourceLimit, StdinTo, StreamTarget, TaskOverWith, TaskScripts, WithinNode,
@@ -99,6 +100,9 @@ pub struct StepLaunch {
     /// `--acctg-freq`: how often it is looked at what its tasks use, seconds; 0: never; `None`: as the site says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample_secs: Option<u32>,
+    /// Which time series of it are recorded, and how often.
+    #[serde(default, skip_serializing_if = "Profiling::is_default")]
+    pub profiling: Profiling,
     /// When its tasks are over.
     #[serde(default, skip_serializing_if = "TaskOverWith::is_first")]
     pub over_with: TaskOverWith,

@@ -73,7 +73,13 @@ impl ShepherdCore {
             self.next_token = self.next_token.max(token + 1);
             over.remove(&label.step);
             let here = self.steps.entry(label.step).or_insert_with(|| {
-                let launch = Arc::clone(&launch);
+                let launch = match label.profiling {
+                    said if said.is_default() => Arc::clone(&launch),
+                    profiling => {
+                        let sample_secs = profiling.periods.task;
+                        Arc::new(StepLaunch { profiling, sample_secs, ..unknown_launch() })
+                    }
+                };
                 StepHere::new(Arc::clone(&launch), unknown_start(launch, label.step, label.attempt, label.own_cgroup))
             });
             here.tasks_left += 1;
@@ -100,7 +106,10 @@ impl ShepherdCore {
             self.tasks.insert(token, task);
         }
         let steps: Vec<StepId> = self.steps.keys().copied().collect();
-        steps.into_iter().for_each(|step| self.look_later(step, out));
+        for step in steps {
+            self.look_later(step, out);
+            self.collect_from_now(step, out);
+        }
         // Cgroups of steps that ended while no `stepd` could remove them.
         out.extend(over.into_iter().map(|step| ShepherdEffect::Sweep { step }));
         self.launcher_up(out);
@@ -158,6 +167,7 @@ pub fn unknown_launch() -> StepLaunch {
         program_named_by_node: false,
         cpu_freq: None,
         sample_secs: None,
+        profiling: Default::default(),
         over_with: Default::default(),
     }
 }

@@ -8,6 +8,7 @@ use crate::shepherd::{
     adoption::Ends,
     gpus::GpuSight,
     messages::{ShepherdEffect, ShepherdInput, ShepherdTimer},
+    series::{SeriesConfig, SeriesDue},
     settings::LauncherSettings,
     state::{Exit, NextInput, ShepherdPhase, StepHere, TaskHere, TaskPhase, stream_index},
     task_scripts::RunningEpilog,
@@ -70,6 +71,8 @@ pub struct ShepherdConfig {
     pub look_every: Option<Duration>,
     /// The energy of steps is read.
     pub meters_energy: bool,
+    /// How time series are recorded here; `None`: none are.
+    pub series: Option<SeriesConfig>,
     /// `KillWait`. Default 30 s.
     pub kill_wait: Duration,
     /// How long the streams of an ended task may stay open. Default 2 s: long enough for data that is still in a pipe, short
@@ -99,6 +102,7 @@ impl ShepherdConfig {
             stepd: String::new(),
             look_every: None,
             meters_energy: false,
+            series: None,
             kill_wait: Duration::from_secs(30),
             linger: Duration::from_secs(2),
             zone: TimeZone::UTC,
@@ -146,6 +150,10 @@ pub struct ShepherdCore {
     pub(super) stopped_at_start: Vec<u64>,
     /// After what time the next look at running tasks was ordered, if one was.
     pub(super) looks_after: Option<Duration>,
+    /// When the node is sampled for time series.
+    pub(super) series_due: SeriesDue,
+    /// The time of the input that is being handled.
+    pub(super) now: Timestamp,
 }
 
 impl ShepherdCore {
@@ -174,6 +182,8 @@ impl ShepherdCore {
             still: false,
             stopped_at_start: Vec::new(),
             looks_after: None,
+            series_due: SeriesDue::default(),
+            now: Timestamp::default(),
         }
     }
 
@@ -187,6 +197,7 @@ impl ShepherdCore {
         if self.phase == ShepherdPhase::Gone {
             return self.on_manager_when_gone(&input, out);
         }
+        self.now = now;
         match input {
             ShepherdInput::LauncherUp { first } => {
                 self.complete &= first;
@@ -214,6 +225,7 @@ impl ShepherdCore {
             ShepherdInput::Looked { seen } => self.looked(&seen),
             ShepherdInput::MeterRead { token, joules } => self.meter_read(token, joules, out),
             ShepherdInput::Timer(ShepherdTimer::Look) => self.look(out),
+            ShepherdInput::Timer(ShepherdTimer::Series) => self.collect_due(out),
             ShepherdInput::Timer(ShepherdTimer::Linger) => self.give_up_streams(now, out),
             ShepherdInput::Timer(ShepherdTimer::Kill) => self.escalate(now, out),
             ShepherdInput::Timer(ShepherdTimer::LastEnds) => self.give_up_ends(out),

@@ -17,6 +17,8 @@ use garrick_model::{
             TaskFound, TaskLaunch,
         },
     },
+    profile::Profiling,
+    sampling::Periods,
     signal::SIGKILL,
     spec::{CpuBind, CpuOrder, Mpi, OpenMode, StdinTo, StreamTarget, TaskScripts},
     state::ExitStatus,
@@ -114,7 +116,9 @@ fn start(launch: Arc<StepLaunch>, share: StepNodeShare, ranks: u32) -> StepStart
 }
 
 const fn label(rank: u32) -> TaskLabel {
-    TaskLabel { step: step(), attempt: 0, rank, own_cgroup: false, epilog: false }
+    let profiling =
+        Profiling { series: None, periods: Periods { task: None, energy: None, network: None, filesystem: None } };
+    TaskLabel { step: step(), attempt: 0, rank, own_cgroup: false, epilog: false, profiling }
 }
 
 fn found(rank: u32, end: Option<ExitStatus>) -> TaskFound {
@@ -160,6 +164,7 @@ fn launch() -> StepLaunch {
         program_named_by_node: false,
         cpu_freq: None,
         sample_secs: None,
+        profiling: Default::default(),
         over_with: Default::default(),
     }
 }
@@ -1137,6 +1142,9 @@ fn a_pmix_server_speaks_for_all_tasks_of_its_node_also_when_its_own_is_over() {
     asks(&mut rig, 1, Request::Init(2));
     assert_eq!(aborted(&rig.tell(pmi(1, Request::Abort("x".into()), Some(1)))), Some(0));
 }
+
+#[path = "series_test.rs"]
+mod series_tests;
 
 #[path = "looks_test.rs"]
 mod looks;

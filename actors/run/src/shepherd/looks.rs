@@ -48,9 +48,10 @@ impl ShepherdCore {
         let (mut next, mut tasks): (Option<Duration>, Vec<LookedAt>) = (None, Vec::new());
         for (id, here) in &self.steps {
             let Some(period) = self.look_period(here) else { continue };
+            let recorded = self.records_tasks(here);
             let running = |(rank, token): &(u32, u64)| {
                 let pid = process_of(self.tasks.get(token)?)?;
-                Some(LookedAt { token: *token, step: *id, rank: *rank, pid })
+                Some(LookedAt { token: *token, step: *id, rank: *rank, pid, recorded })
             };
             let before = tasks.len();
             tasks.extend(here.running.iter().filter_map(running));

@@ -19,7 +19,7 @@ fn every(secs: u64) -> Rig {
 }
 
 const fn at(token: u64, rank: u32, pid: Option<u32>) -> LookedAt {
-    LookedAt { token, step: step(), rank, pid }
+    LookedAt { token, step: step(), rank, pid, recorded: false }
 }
 
 fn sample(rss: u64, vsize: u64) -> TaskSample {
@@ -83,7 +83,7 @@ fn a_step_that_is_looked_at_more_often_brings_the_next_look_forward() {
     let effects = rig.manager(StepMgrToShepherd::Launch(Box::new(start)));
     assert_eq!(timers(&effects), [&timer(5)]);
     let both = rig.tell(ShepherdInput::Timer(ShepherdTimer::Look));
-    let tasks = vec![at(1, 0, None), LookedAt { token: 2, step: other, rank: 0, pid: None }];
+    let tasks = vec![at(1, 0, None), LookedAt { step: other, ..at(2, 0, None) }];
     assert_eq!(both, [ShepherdEffect::Look { tasks }, timer(5)]);
 }
 

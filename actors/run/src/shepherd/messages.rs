@@ -9,7 +9,8 @@ use garrick_model::{
         launcher::{FromLauncher, TaskHeld, TaskOver, ToLauncher},
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd, StepNodeShare, Stream},
     },
-    usage::TaskSample,
+    profile::SeriesSet,
+    usage::{TaskSample, TaskUsage},
 };
 use garrick_runtime::Message;
 use serde_bytes::ByteBuf;
@@ -69,6 +70,8 @@ pub struct LookedAt {
     pub rank: u32,
     /// Its first process; `None`: the launcher has not told it.
     pub pid: Option<u32>,
+    /// What is seen goes into the step's time series.
+    pub recorded: bool,
 }
 
 /// Timers of the shepherd: one of each, whatever the number of tasks.
@@ -86,6 +89,8 @@ pub enum ShepherdTimer {
     Epilog,
     /// It is time to look at what running tasks use.
     Look,
+    /// Samples of the node are due, for time series.
+    Series,
 }
 
 impl ShepherdTimer {
@@ -98,6 +103,7 @@ impl ShepherdTimer {
             Self::Leave => "leave",
             Self::Epilog => "epilog",
             Self::Look => "look",
+            Self::Series => "series",
         }
     }
 }
@@ -305,6 +311,24 @@ pub enum ShepherdEffect {
         token: u64,
         /// Its step.
         step: StepId,
+    },
+    /// Add a sample of the node to the step's time series. The first one is what later ones are compared with. Not answered.
+    Record {
+        /// Step.
+        step: StepId,
+        /// Which; never those of tasks.
+        series: SeriesSet,
+        /// Its last task here has ended.
+        last: bool,
+    },
+    /// A task of which a time series is recorded has ended. Not answered.
+    RecordEnd {
+        /// Step.
+        step: StepId,
+        /// Its rank there.
+        rank: u32,
+        /// What it used.
+        usage: TaskUsage,
     },
     /// Did the cgroup (the step's own, or the job's) count an out-of-memory kill? Answered by `Oom`.
     AskOom {

@@ -7,6 +7,7 @@
 //! | [`core`] with [`tasks`], [`ending`], [`adoption`] | decides |
 //! | `binding` | which CPUs a task is bound to |
 //! | `looks` | what running tasks use is looked at from time to time |
+//! | [`series`] | time series of what tasks and the node use |
 //! | [`gpus`] | variables that tell a task its GPUs |
 //! | [`state`] | steps and tasks here |
 //! | [`stdio`] | where descriptors 0, 1, 2 of a task go |
@@ -23,6 +24,7 @@ pub mod gpus;
 mod looks;
 pub mod messages;
 pub mod pmi;
+pub mod series;
 pub mod settings;
 pub mod shell;
 pub mod state;

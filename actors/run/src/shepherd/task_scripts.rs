@@ -101,6 +101,7 @@ impl ShepherdCore {
             rank: task.rank,
             own_cgroup: here.share.own_cgroup,
             epilog: true,
+            profiling: Default::default(),
         };
         let setting = self.settings.get(&here.launch, &here.env, &here.share.env, |message| {
             out.push(ShepherdEffect::ToLauncher { message, passed: Vec::new() });

@@ -139,6 +139,7 @@ impl ShepherdCore {
             self.spawn(step, task, &bindings, tasks.len() == 0, out);
         }
         self.look_later(step, out);
+        self.collect_from_now(step, out);
     }
 
     /// What a step asks for, or the site where it asks for nothing; the batch script's CPUs are those of the steps in it. Tasks that
@@ -170,6 +171,7 @@ impl ShepherdCore {
         // A step that is over here, or not with the launcher yet, need not be waited for.
         let after = self.steps.get(&id).and_then(|here| here.after);
         let after = after.and_then(|step| self.steps.get(&step)?.running.first().map(|(_, token)| *token));
+        let profiling = self.steps.get(&id).map(|here| self.noted_profiling(here)).unwrap_or_default();
         let Some(here) = self.steps.get_mut(&id) else { return };
         let setting = self.settings.get(&here.launch, &here.env, &here.share.env, |message| {
             out.push(ShepherdEffect::ToLauncher { message, passed: Vec::new() });
@@ -219,7 +221,7 @@ impl ShepherdCore {
             here.input.add_reader(token);
         }
         let own_cgroup = here.share.own_cgroup;
-        let label = TaskLabel { step: id, attempt: here.attempt, rank, own_cgroup, epilog: false };
+        let label = TaskLabel { step: id, attempt: here.attempt, rank, own_cgroup, epilog: false, profiling };
         let quiet = here.launch.unattended && !input && streams == [StreamState::Closed; 2];
         let message = ToLauncher::Spawn(Box::new(SpawnTask {
             token,
@@ -353,6 +355,8 @@ impl ShepherdCore {
         }
         let (id, rank) = (task.step, task.rank);
         task.phase = TaskPhase::Ended { exit, oom: None };
+        self.collect_end(id, rank, token, exit.usage, out);
+        let Some(task) = self.tasks.get_mut(&token) else { return };
         // If a task's start was not reported, its streams were never read.
         for stream in &mut task.streams {
             if *stream == StreamState::Idle {

@@ -803,6 +803,8 @@ impl Harness {
             | ShepherdEffect::SetFrequency { .. }
             | ShepherdEffect::PutFrequencyBack { .. }
             | ShepherdEffect::StartMeter { .. }
+            | ShepherdEffect::Record { .. }
+            | ShepherdEffect::RecordEnd { .. }
             | ShepherdEffect::KillGroups { .. }
             | ShepherdEffect::Log { .. }
             | ShepherdEffect::Finished => {}

@@ -299,6 +299,7 @@ fn launch(
         program_named_by_node: spec.sent.is_some_and(|sent| sent.named_by_node),
         cpu_freq: spec.cpu_freq,
         sample_secs: spec.sample_secs.or(facts.spec.sample_secs),
+        profiling: spec.profiling.or(facts.spec.profiling),
         over_with: match (spec.wait_for_children, spec.kill_on_bad_exit) {
             (false, _) => TaskOverWith::First,
             (true, false) => TaskOverWith::Last,
@@ -425,6 +426,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         program_named_by_node: false,
         cpu_freq: None,
         sample_secs: spec.sample_secs,
+        profiling: spec.profiling,
         over_with: Default::default(),
     };
     let own_env = env::number_variables(StepKey::BATCH);

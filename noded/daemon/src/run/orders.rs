@@ -1,11 +1,12 @@
 //! What an agent passes to a `stepd` that it starts: one file in the run's folder, so that the `stepd` needs neither the
 //! configuration nor the controller, and can be started again from it.
 
-use garrick_kernel::{cgroup::Cgroups, cpu_freq::SYS_CPUS};
+use garrick_kernel::{cgroup::Cgroups, cpu_freq::SYS_CPUS, energy::EnergyPlace};
 use garrick_model::{
     config::{DebugFlags, GpuVariables, GresDevice, LogLevel, PropagatePriority},
     cpu_freq::Governor,
     messages::node::{JobCredential, JobLaunch},
+    profile::ProfileSettings,
     spec::{SiteOfSrun, TaskScripts},
 };
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,12 @@ pub struct StepdSettings {
     /// Where the kernel shows counters of energy; `None`: it is not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub powercap_folder: Option<PathBuf>,
+    /// Where the kernel shows the power of the machine, where that is to be read instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hwmon_folder: Option<PathBuf>,
+    /// How time series of steps are recorded; `None`: none are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileSettings>,
     /// Where is kept what CPUs had whose frequency steps on this node have set; of an earlier version nothing.
     #[serde(default)]
     pub kept_frequencies: PathBuf,
@@ -114,6 +121,12 @@ fn sys_cpus() -> PathBuf {
 }
 
 impl StepdSettings {
+    /// Where the energy of the machine is read; `None`: it is not measured.
+    pub fn energy_place(&self) -> Option<EnergyPlace> {
+        let power = || self.hwmon_folder.clone().map(EnergyPlace::Power);
+        self.powercap_folder.clone().map(EnergyPlace::Counters).or_else(power)
+    }
+
     /// How long killing goes on before the rest is given up and named.
     pub fn sweep_limit(&self) -> Duration {
         Duration::from_secs(self.unkillable_secs.max(1))

@@ -150,6 +150,7 @@ fn spec() -> JobSpec {
         user_env: false,
         cpu_freq: None,
         sample_secs: None,
+        profiling: Default::default(),
         oom_kill_step: None,
         wckey: Some("key".into()),
         partitions: vec!["debug".into(), "long".into()],

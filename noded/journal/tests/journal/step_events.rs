@@ -90,6 +90,7 @@ fn spec() -> StepSpec {
         preserve_env: false,
         cpu_freq: None,
         sample_secs: None,
+        profiling: Default::default(),
         wait_for_children: false,
         oom_kill_step: None,
         sent: None,

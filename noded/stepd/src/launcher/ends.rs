@@ -39,7 +39,8 @@ mod tests {
 
     fn over(token: u64) -> TaskOver {
         let step = StepId::new(JobId(1), StepNum::Number(0));
-        let label = TaskLabel { step, attempt: 0, rank: 0, own_cgroup: false, epilog: false };
+        let label =
+            TaskLabel { step, attempt: 0, rank: 0, own_cgroup: false, epilog: false, profiling: Default::default() };
         TaskOver { token, label, status: ExitStatus::SUCCESS, usage: TaskUsage::default() }
     }
 

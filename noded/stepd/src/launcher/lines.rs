@@ -138,7 +138,8 @@ mod tests {
 
     fn task(token: u64) -> Waiting {
         let step = StepId::new(JobId(1), StepNum::Number(0));
-        let label = TaskLabel { step, attempt: 0, rank: 0, own_cgroup: false, epilog: false };
+        let label =
+            TaskLabel { step, attempt: 0, rank: 0, own_cgroup: false, epilog: false, profiling: Default::default() };
         let task = SpawnTask { quiet: true, ..SpawnTask::bare(token, label, Default::default(), 1) };
         (task, Rc::default())
     }

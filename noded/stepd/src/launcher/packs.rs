@@ -77,7 +77,14 @@ impl Capture {
 }
 
 fn label(run: &TaskRun) -> TaskLabel {
-    TaskLabel { step: run.step, attempt: run.attempt, rank: run.rank, own_cgroup: false, epilog: false }
+    TaskLabel {
+        step: run.step,
+        attempt: run.attempt,
+        rank: run.rank,
+        own_cgroup: false,
+        epilog: false,
+        profiling: Default::default(),
+    }
 }
 
 #[derive(Debug)]

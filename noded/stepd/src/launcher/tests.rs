@@ -163,7 +163,7 @@ fn setting(environment: u32) -> TaskSetting {
 
 fn label(token: u64) -> TaskLabel {
     let step = StepId { array: Some(token as u32), ..StepId::new(JobId(5609), StepNum::Number(7)) };
-    TaskLabel { step, attempt: 0, rank: 0, own_cgroup: false, epilog: false }
+    TaskLabel { step, attempt: 0, rank: 0, own_cgroup: false, epilog: false, profiling: Default::default() }
 }
 
 fn task(token: u64, script: &str) -> SpawnTask {

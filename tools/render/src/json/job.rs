@@ -10,6 +10,7 @@ use crate::{
 use garrick_model::{
     mail::MailType,
     node_shape::SpecCores,
+    profile::Series,
     resources::MemoryRequest,
     spec::{JobKind, Sharing},
     state::JobState,
@@ -91,6 +92,7 @@ static FIELDS: &[(&str, Shown)] = &[
     ("preemptable_time", |job| time(job.preempt_times().map(|times| times.eligible))),
     ("prefer", |job| text(job.spec.prefer.as_deref())),
     ("priority", |job| number(job.priority)),
+    ("profile", |job| json!(profile(job))),
     ("qos", |job| text(job.spec.qos.as_deref())),
     ("requeue", |job| json!(job.requeue)),
     ("required_nodes", |job| json!(amounts::fold(&job.spec.nodelist))),
@@ -120,6 +122,15 @@ static FIELDS: &[(&str, Shown)] = &[
     ("user_name", |job| json!(job.user)),
     ("wckey", |job| text(job.spec.wckey.as_deref())),
 ];
+
+/// Which time series are recorded.
+fn profile(job: &JobView) -> Vec<&'static str> {
+    match job.spec.profiling.series {
+        None => vec!["NOT_SET"],
+        Some(series) if series.is_empty() => vec!["NONE"],
+        Some(series) => series.iter().map(Series::flag).collect(),
+    }
+}
 
 fn text(text: Option<&str>) -> Value {
     json!(text.unwrap_or(""))

@@ -78,6 +78,11 @@ fn node(view: &NodeView, partitions: &[String]) -> Value {
     n["temporary_disk"] = json!(shape.tmp_disk_mib);
     n["weight"] = json!(view.weight);
     n["tres"] = json!(amounts::configured_tres(view));
-    n["energy"]["current_watts"] = number(0_u32);
+    let power = view.load.power.unwrap_or_default();
+    n["energy"]["current_watts"] = number(power.watts);
+    n["energy"]["average_watts"] = json!(power.mean_watts);
+    n["energy"]["consumed_energy"] = json!(power.joules);
+    n["energy"]["previous_consumed_energy"] = json!(power.joules_before);
+    n["energy"]["last_collected"] = json!(power.at.secs());
     n
 }

@@ -60,7 +60,8 @@ pub fn record(
     state(&mut r, node, partitions, clock, user);
     r.line(format!("CfgTRES={}", amounts::configured_tres(node)));
     r.line(format!("AllocTRES={}", amounts::used_tres(node, used.cpus, used.memory)));
-    r.line("CurrentWatts=0 AveWatts=0");
+    let power = node.load.power.unwrap_or_default();
+    r.line(format!("CurrentWatts={} AveWatts={}", power.watts, power.mean_watts));
     if let Some(reason) = &node.reason {
         r.line(format!("Reason={} [{}@{}]", reason.text, reason.user, clock.at(reason.at)));
     }

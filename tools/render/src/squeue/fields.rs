@@ -247,7 +247,9 @@ pub static JOB: &[Entry] = &[
     job(&["pendingtime"], "PENDING_TIME", |c| pending_secs(c.job, c.clock).to_string()),
     job(&["preempttime"], "PREEMPT_TIME", |c| c.clock.at_or(c.job.preempt_times().map(|times| times.at), "N/A")),
     job(&["prefer"], "PREFER", |c| null(c.spec.prefer.as_deref())),
-    always(&["profile"], "PROFILE", "NotSet"),
+    job(&["profile"], "PROFILE", |c| {
+        c.spec.profiling.series.map_or_else(|| "NotSet".to_owned(), |series| series.to_string())
+    }),
     always(&["reboot"], "REBOOT", "0"),
     job(&["reqswitch"], "REQ_SWITCH", |c| c.spec.topology.switches.unwrap_or(0).to_string()),
     job(&["requeue"], "REQUEUE", |c| u8::from(c.job.requeue).to_string()),

@@ -21,6 +21,10 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("AccountingStoragePort", "two_clusters_are_kept_by_a_service_on_another_host"),
     ("MaxDBDMsgs", "what_waits_for_accounting_is_bounded"),
     ("AcctGatherEnergyType", "the_energy_of_nodes_is_that_of_the_steps_on_them"),
+    ("AcctGatherFilesystemType", "what_the_node_counts_begins_with_the_step"),
+    ("AcctGatherInterconnectType", "time_series_are_sent_to_a_server"),
+    ("AcctGatherNodeFreq", "the_power_of_nodes_is_shown"),
+    ("AcctGatherProfileType", "time_series_are_in_files_of_their_user_also_after_a_step_manager_was_killed"),
     ("JobAcctGatherFrequency", "running_tasks_are_looked_at_as_often_as_the_site_or_the_step_says"),
     ("AccountingStorageEnforce", "accounts_and_qos_that_the_user_may_not_have_are_refused_where_that_is_enforced"),
     (

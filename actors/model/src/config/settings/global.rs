@@ -96,12 +96,19 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         "what is kept of jobs besides: `job_script`, `job_env`; `job_comment` and `job_extra` always are")
         .shown(Show::AsWritten),
     Key::honoured("AcctGatherEnergyType", NULL, |c, text| Ok(c.gathering.set_energy(text)),
-        "how the energy of steps is measured: `acct_gather_energy/rapl`, or `none`")
+        "how the energy of steps and nodes is measured: `acct_gather_energy/rapl`, `acct_gather_energy/ipmi`, or `none`")
         .shown(Show::AsWritten),
-    Key::own_way("AcctGatherFilesystemType", NULL),
-    Key::own_way("AcctGatherInterconnectType", NULL),
-    Key::not_yet("AcctGatherNodeFreq", "0 sec"),
-    Key::own_way("AcctGatherProfileType", NULL),
+    Key::honoured("AcctGatherFilesystemType", NULL, |c, text| Ok(c.gathering.set_filesystem(text)),
+        "which file systems can be recorded in time series: `acct_gather_filesystem/lustre`, or `none`")
+        .shown(Show::AsWritten),
+    Key::honoured("AcctGatherInterconnectType", NULL, |c, text| Ok(c.gathering.set_interconnect(text)),
+        "which networks can be recorded in time series: `acct_gather_interconnect/sysfs`, or `none`")
+        .shown(Show::AsWritten),
+    key!("AcctGatherNodeFreq", "0", gathering.node_secs: secs(0, SECS),
+        "how often the energy of nodes is looked at; 0: never"),
+    Key::honoured("AcctGatherProfileType", NULL, |c, text| Ok(c.gathering.set_profile(text)),
+        "where time series of steps go: `acct_gather_profile/influxdb`, `acct_gather_profile/hdf5` (files of another form), or `none`")
+        .shown(Show::AsWritten),
     key!("AllowSpecResourcesUsage", "no", allow_spec_resources: YES_NO,
         "jobs may set how many cores are kept for the system"),
     Key::not_yet("AuthAltTypes", NULL),
