@@ -14,6 +14,7 @@ use crate::{
 };
 use std::{
     fs,
+    io::ErrorKind,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -269,13 +270,23 @@ impl GatheringSettings {
     pub(in crate::config) fn read(&mut self, slurm_conf: &Path, read_file: &ReadFile<'_>, report: &mut ConfigReport) {
         let has_keys = self.profile != ProfileType::None || self.network || self.energy == EnergySource::Ipmi;
         let path = slurm_conf.with_file_name(FILE);
-        let there = || !matches!(read_file(&path), Err(e) if e.kind() == std::io::ErrorKind::NotFound);
-        if has_keys && there() {
-            for pair in text::lines(&path, read_file, report).iter().flatten() {
-                self.details.set(pair, report);
+        let place = Place { file: path.as_path().into(), line: 0 };
+        match read_file(&path) {
+            _ if !has_keys => {}
+            // It may be on other hosts only, and for others only: of nodes' daemons that is worth a look.
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+                if self.profile != ProfileType::None {
+                    let wrong = SettingError::new(format!("cannot be read, so no time series are recorded here: {e}"));
+                    report.warning(&place, FILE, wrong);
+                }
+                return;
+            }
+            _ => {
+                for pair in text::lines(&path, read_file, report).iter().flatten() {
+                    self.details.set(pair, report);
+                }
             }
         }
-        let place = Place { file: path.as_path().into(), line: 0 };
         let missing = match self.profile {
             ProfileType::Files if self.details.folder.is_none() => Some("ProfileHDF5Dir"),
             ProfileType::Influx if self.details.url.is_none() => Some("ProfileInfluxDBHost"),
@@ -430,12 +441,15 @@ mod tests {
         let settings = config.unwrap().gathering.profile().unwrap();
         assert_eq!(settings.to, ProfileTo::Files("/srv/profiles".into()));
         assert_eq!((settings.usual.to_string(), settings.there.to_string()), ("All".into(), "Energy,Task".into()));
+        let (config, said) = site(hdf5, None);
+        assert_eq!(config.unwrap().gathering.profile(), None);
+        assert!(said.iter().any(|line| line.starts_with("/x/acct_gather.conf: warning: acct_gather.conf: cannot be read")), "{said:?}");
         for (text, wrong) in [
-            (None, "/x/acct_gather.conf: error: ProfileHDF5Dir: is missing"),
-            (Some("ProfileHDF5Dir=profiles\n"), "/x/acct_gather.conf:1: error: ProfileHDF5Dir=profiles"),
-            (Some("\nProfileHDF5Dri=/srv\n"), "/x/acct_gather.conf:2: error: ProfileHDF5Dri=/srv"),
+            ("# nothing\n", "/x/acct_gather.conf: error: ProfileHDF5Dir: is missing"),
+            ("ProfileHDF5Dir=profiles\n", "/x/acct_gather.conf:1: error: ProfileHDF5Dir=profiles"),
+            ("\nProfileHDF5Dri=/srv\n", "/x/acct_gather.conf:2: error: ProfileHDF5Dri=/srv"),
         ] {
-            let (config, said) = site(hdf5, text);
+            let (config, said) = site(hdf5, Some(text));
             assert!(config.is_none() && said.iter().any(|line| line.starts_with(wrong)), "{said:?}");
         }
     }
