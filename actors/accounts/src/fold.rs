@@ -30,17 +30,21 @@ impl JobRow {
         }
         match event {
             JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => return self.summed_up(record),
-            JobEvent::Requeued { sluid, begin, .. } => return self.requeued(*sluid, *begin),
+            JobEvent::Requeued { sluid, begin, at, .. } => return self.requeued(*sluid, *begin, *at),
             JobEvent::Released { priority } => self.priority = *priority,
             JobEvent::Updated(change) => self.updated(change),
             JobEvent::Revised(revision) if self.state == JobState::Pending => self.revised(revision),
             JobEvent::Eligible { at } => self.eligible = Some(*at),
+            JobEvent::NotEligible => self.eligible = None,
             JobEvent::TaskSplit { index, .. } => self.take_task(*index),
             JobEvent::BecameTask { index } => {
                 self.take_task(*index);
                 self.array_task = Some(ArrayTask { array_job: self.job, index: *index });
             }
-            JobEvent::Allocated(run) if self.state == JobState::Pending || self.repaired => self.run(run),
+            // Of a run that others followed only the end is of interest.
+            JobEvent::Allocated(run) if self.state == JobState::Pending || (self.repaired && !self.requeued) => {
+                self.run(run)
+            }
             JobEvent::NodeBooted { node, at, .. } => self.booted(node, *at),
             JobEvent::LimitChanged(limit) if !self.is_over() => {
                 (self.time_limit, self.requested_limit) = (*limit, *limit);
@@ -71,6 +75,7 @@ impl JobRow {
     fn summed_up(&mut self, record: &JobRecord) -> Option<Self> {
         let mut row = Self::of(&self.cluster, record);
         if row.sluid > self.sluid {
+            self.followed_by(&row);
             return Some(row);
         }
         if row.sluid == self.sluid {
@@ -80,12 +85,13 @@ impl JobRow {
         None
     }
 
-    fn requeued(&mut self, sluid: Sluid, begin: Option<Timestamp>) -> Option<Self> {
+    fn requeued(&mut self, sluid: Sluid, begin: Option<Timestamp>, at: Option<Timestamp>) -> Option<Self> {
         if !self.is_over() || sluid <= self.sluid {
             return None;
         }
         self.requeued = true;
-        Some(self.next(sluid, begin))
+        // Each run has a submission of its own (sacct of Slurm 22.05 with `-D`).
+        Some(Self { submit: at.unwrap_or(self.submit), ..self.next(sluid, begin) })
     }
 
     /// Another run than this row's began or ended. A newer one has a row of its own, though the end of this one and the requeue were
@@ -103,12 +109,22 @@ impl JobRow {
         Some(next)
     }
 
-    /// Its end was not heard of: it was then at the latest.
+    /// Another run of the job is known to have followed. Where the end of this one was not heard of, it was when the next one was
+    /// submitted, at the latest.
+    pub fn followed_by(&mut self, next: &Self) {
+        if !self.is_over() {
+            self.gone_by(next.submit.max(self.start.unwrap_or(next.submit)));
+        }
+        self.requeued = true;
+    }
+
+    /// Its end was not heard of: it was then at the latest. If it is heard of after all, that holds.
     fn gone_by(&mut self, at: Timestamp) {
         self.continued(at);
         // With a requeue, as what it is: `REQUEUED`.
         (self.state, self.end) = (JobState::Cancelled, Some(at));
         self.booting.clear();
+        self.repaired = true;
     }
 
     /// That run's row, where this one is a later one's. Of the run itself only what its request says is known.
@@ -234,8 +250,9 @@ impl JobRow {
     }
 }
 
-/// The run that an event says to be about.
-fn run_of(event: &JobEvent) -> Option<Sluid> {
+/// The run that an event says to be about. One of an earlier run than the newest concerns that run's row: it comes again where the
+/// controller's log is an older copy than what was stored.
+pub fn run_of(event: &JobEvent) -> Option<Sluid> {
     match event {
         JobEvent::Allocated(run) => run.sluid,
         JobEvent::Ended(end) => end.sluid,

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use garrick_events::{
-    records::job::{Afterwards, End, Ending, Phase, Resolved, Run},
+    records::job::{Afterwards, End, Ending, Resolved, Run},
     testing::{self, record},
 };
 use garrick_model::{
@@ -72,8 +72,15 @@ fn event(kind: u8, at: Timestamp, record: &JobRecord) -> JobEvent {
         10 => JobEvent::NodesLost { nodes: vec!["n1".into()] },
         11 => JobEvent::NodeReleased { node: "n1".into(), epilog_failed: false },
         12 => JobEvent::NodeReleased { node: "n2".into(), epilog_failed: false },
-        13 => JobEvent::Requeued { sluid: Sluid(record.sluid.0 + 1), hold: None, begin: Some(at), expedited: false },
+        13 => JobEvent::Requeued {
+            sluid: Sluid(record.sluid.0 + 1),
+            hold: None,
+            begin: Some(at),
+            expedited: false,
+            at: Some(at),
+        },
         14 => JobEvent::Eligible { at },
+        22 => JobEvent::NotEligible,
         15 => JobEvent::TaskSplit { index: at.0 as u32 % 4, job: JobId(100) },
         16 => JobEvent::BecameTask { index: at.0 as u32 % 4 },
         17 => JobEvent::LimitChanged(TimeLimit::Secs(at.0 as u64)),
@@ -109,8 +116,8 @@ fn compared(mut row: JobRow, record: &JobRecord) -> JobRow {
     if row.state != JobState::NodeFail {
         row.failed_node = None;
     }
-    // A record that waits does not say what became of its begin time.
-    if matches!(record.phase, Phase::Pending) && record.eligible_time.is_none() {
+    // A record that is not eligible does not say what became of its begin time.
+    if record.eligible_time.is_none() {
         row.eligible = None;
     }
     row
@@ -118,7 +125,7 @@ fn compared(mut row: JobRow, record: &JobRecord) -> JobRow {
 
 proptest! {
     #[test]
-    fn rows_say_what_records_say(kinds in prop::collection::vec((0u8..22, 1i64..50), 0..60)) {
+    fn rows_say_what_records_say(kinds in prop::collection::vec((0u8..23, 1i64..50), 0..60)) {
         let mut record = job_record();
         let mut row = JobRow::submitted("c", &JobEvent::Submitted(Box::new(record.clone()))).unwrap();
         let mut now = 1_000_000;
@@ -151,11 +158,17 @@ fn a_requeued_job_has_a_row_for_each_run() {
     assert_eq!(row.allocated.to_string(), "billing=8,cpu=8,gres/gpu=4,license/matlab=3,mem=1G,node=2");
     assert_eq!((row.nodes.as_str(), row.partition.as_deref()), ("n[1-2]", Some("long")));
     row.apply(&JobEvent::Ended(end(JobState::NodeFail, Timestamp(30), Afterwards::Over)));
-    let requeued = JobEvent::Requeued { sluid: Sluid(first.0 + 1), hold: None, begin: None, expedited: false };
+    let requeued =
+        JobEvent::Requeued { sluid: Sluid(first.0 + 1), hold: None, begin: None, expedited: false, at: None };
     let next = row.apply(&requeued).unwrap();
     assert_eq!((row.sluid, row.state, row.requeued, row.end), (first, JobState::NodeFail, true, Some(Timestamp(30))));
     assert_eq!((next.state, next.restarts, next.start, next.end), (JobState::Pending, 1, None, None));
-    assert!(next.allocated.is_empty() && !next.requeued && next.submit == row.submit);
+    assert!(next.allocated.is_empty() && !next.requeued && next.submit == row.submit, "an earlier version's");
+    row.requeued = false;
+    let at = Some(Timestamp(31));
+    let requeued = JobEvent::Requeued { sluid: Sluid(first.0 + 1), hold: None, begin: None, expedited: false, at };
+    assert_eq!(row.apply(&requeued).unwrap().submit, Timestamp(31));
+    assert_ne!(row.submit, Timestamp(31));
 }
 
 #[test]
@@ -202,7 +215,10 @@ fn the_end_of_a_later_run_is_not_that_of_this_one() {
     // Its end and the requeue were not heard of, and neither was the beginning of the next one.
     let ended = row.apply(&over(next, 90)).unwrap();
     let (state, end) = (JobState::Cancelled, Some(Timestamp(90)));
-    assert_eq!(row, JobRow { requeued: true, state, end, ..known.clone() });
+    assert_eq!(row, JobRow { requeued: true, state, end, repaired: true, ..known.clone() });
+    // It is heard of after all.
+    assert_eq!(row.apply(&over(first, 40)), None);
+    assert_eq!((row.state, row.end, row.requeued, row.repaired), (JobState::Failed, Some(Timestamp(40)), true, false));
     assert_eq!((ended.sluid, ended.start, ended.end, ended.restarts), (next, None, Some(Timestamp(90)), 1));
     let mut row = known;
     let mut began = row.apply(&begun(next, 50)).unwrap();

@@ -107,7 +107,7 @@ pub struct JobRow {
     /// Of a suspended one: since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended_since: Option<Timestamp>,
-    /// Its end was made up (`sacctmgr show runawayjobs`). What its controller says of it later holds.
+    /// Its end was made up (`sacctmgr show runawayjobs`, or since another run followed). What its controller says of it later holds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repaired: bool,
     /// Limit of the run.

@@ -124,6 +124,9 @@ pub struct PriorityTerms {
     /// Since when it gains priority by age.
     #[serde(skip_serializing_if = "Accrual::is_usual")]
     pub accrual: Accrual,
+    /// When somebody reset that last (`ResetAccrueTime`). What the scheduler decided before does not hold any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reset: Option<Timestamp>,
 }
 
 /// Since when a waiting job gains priority by age.

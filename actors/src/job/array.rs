@@ -229,9 +229,21 @@ impl JobCore {
         };
         turn.tell_job(by, JobInput::Fact { job: self.record.id, fact: Some(Arc::new(fact)) });
         self.het_asked(by, turn);
+        // It was lost, perhaps.
+        self.tells_watchers = false;
     }
 
-    pub(super) fn tell_watchers(&self, turn: &mut Turn<'_>) {
+    /// Tells them what changed. What an array tells is long: it tells once of all that its tasks have told it by then.
+    pub(super) fn tell_watchers_soon(&mut self, turn: &mut Turn<'_>) {
+        if self.record.array.is_none() || self.watchers.is_empty() {
+            self.tell_watchers(turn);
+        } else if !std::mem::replace(&mut self.tells_watchers, true) {
+            turn.tell_job(self.record.id, JobInput::TellWatchers);
+        }
+    }
+
+    pub(super) fn tell_watchers(&mut self, turn: &mut Turn<'_>) {
+        self.tells_watchers = false;
         if !self.watchers.is_empty() {
             let fact = Arc::new(self.fact());
             for to in &self.watchers {

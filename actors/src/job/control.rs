@@ -133,6 +133,7 @@ impl JobCore {
         self.abandon_commit(turn);
         self.let_go_of_kept(turn);
         self.save(JobEvent::Held(by), turn);
+        self.check_eligible(turn);
         Ok(())
     }
 

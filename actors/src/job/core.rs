@@ -97,6 +97,8 @@ pub struct JobCore {
     pub(super) resuming: Option<Resuming>,
     pub(super) resume_attempt: u64,
     pub(super) watchers: BTreeSet<JobId>,
+    /// It has told itself to tell them ([`JobInput::TellWatchers`]).
+    pub(super) tells_watchers: bool,
     pub(super) waits: Vec<(u64, JobMilestone)>,
     /// Requests for its step manager that came while that was starting.
     pub(super) locating: Vec<u64>,
@@ -217,6 +219,7 @@ impl JobCore {
             resuming: None,
             resume_attempt: 0,
             watchers: BTreeSet::new(),
+            tells_watchers: false,
             waits: Vec::new(),
             locating: Vec::new(),
             siblings: None,
@@ -377,7 +380,7 @@ impl JobCore {
             JobInput::Unparked { attempt, node, granted } => self.unparked(attempt, &node, granted, &mut turn),
             JobInput::Considered { reason, expected } => self.considered(reason, expected, &turn),
             JobInput::Priority(priority) => self.calculated(priority),
-            JobInput::Accrues { accrual, tasks } => self.accrues(accrual, tasks, &mut turn),
+            JobInput::Accrues { accrual, reset, tasks } => self.accrues(accrual, reset, tasks, &mut turn),
             JobInput::Reserved { attempt, node, result } => self.reserved(attempt, node, result, &mut turn),
             JobInput::LicensesReserved { attempt, granted } => self.licenses_reserved(attempt, granted, &mut turn),
             JobInput::Report { node, seq, report } => {
@@ -398,6 +401,7 @@ impl JobCore {
                 self.command(request, by, tasks, command, &mut turn);
             }
             JobInput::Subscribe { by } => self.subscribed(by, &mut turn),
+            JobInput::TellWatchers => self.tell_watchers(&mut turn),
             JobInput::Fact { job, fact } => self.learned(job, fact.as_deref(), &mut turn),
             JobInput::Siblings { jobs } => self.found_siblings(&jobs, &mut turn),
             JobInput::Wait { request, until } => self.waits.push((request, until)),
@@ -420,7 +424,7 @@ impl JobCore {
         }
         self.resumes_only_what_waits(&mut turn);
         if self.progress() != before {
-            self.tell_watchers(&mut turn);
+            self.tell_watchers_soon(&mut turn);
             self.tell_array(&mut turn);
         }
         self.finish_turn(&mut turn);
@@ -561,8 +565,9 @@ impl JobCore {
     }
 
     /// The scheduler's decision since when it gains priority by age. What does not come about is decided again.
-    fn accrues(&mut self, accrual: Accrual, tasks: Option<u32>, turn: &mut Turn<'_>) {
-        if !matches!(self.record.phase, Phase::Pending) {
+    fn accrues(&mut self, accrual: Accrual, reset: Option<Timestamp>, tasks: Option<u32>, turn: &mut Turn<'_>) {
+        // One that was under way while somebody reset it is outdated.
+        if !matches!(self.record.phase, Phase::Pending) || self.record.terms.reset != reset {
             return;
         }
         let waiting =
@@ -573,7 +578,7 @@ impl JobCore {
             // One of the tasks may be about to start.
             if self.commit.is_none() {
                 let chosen: BTreeSet<u32> = waiting.iter().copied().take(some as usize).collect();
-                self.split_for(&chosen, &JobInput::Accrues { accrual, tasks: None }, turn);
+                self.split_for(&chosen, &JobInput::Accrues { accrual, reset, tasks: None }, turn);
             }
         } else if self.record.terms.accrual != accrual {
             self.save(JobEvent::Accrues(accrual), turn);
@@ -583,7 +588,7 @@ impl JobCore {
     /// A job that gains priority by age loses what it has gained (scontrol(1), `ResetAccrueTime`).
     pub(super) fn reset_accrual(&mut self, turn: &mut Turn<'_>) {
         if self.is_eligible(turn.now) && self.record.terms.accrual != Accrual::Waits {
-            self.save(JobEvent::Accrues(Accrual::Since(turn.now)), turn);
+            self.save(JobEvent::AccrualReset { at: turn.now }, turn);
         }
     }
 
@@ -634,7 +639,8 @@ impl JobCore {
             && record.unfenced.is_empty()
     }
 
-    /// Notes the moment at which it became eligible; sets the timer for a begin time.
+    /// Notes the moment at which it became eligible, and that something else than resources keeps it waiting again; sets the timer
+    /// for a begin time.
     pub(super) fn check_eligible(&mut self, turn: &mut Turn<'_>) {
         if !matches!(self.record.phase, Phase::Pending) {
             return;
@@ -642,8 +648,10 @@ impl JobCore {
         if let Some(at) = self.record.begin.filter(|at| *at > turn.now) {
             turn.out.push(JobEffect::SetTimer { timer: JobTimer::Eligible, at });
         }
-        if self.is_eligible(turn.now) && self.record.eligible_time.is_none() {
-            self.save(JobEvent::Eligible { at: turn.now }, turn);
+        match (self.is_eligible(turn.now), self.record.eligible_time) {
+            (true, None) => self.save(JobEvent::Eligible { at: turn.now }, turn),
+            (false, Some(_)) => self.save(JobEvent::NotEligible, turn),
+            _ => {}
         }
     }
 }

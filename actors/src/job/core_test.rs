@@ -421,8 +421,10 @@ fn begin_time_is_waited_for() {
 }
 
 #[test]
-fn requeued_job_keeps_its_submit_time_and_is_a_new_run() {
+fn a_requeued_job_is_a_new_run_that_is_submitted_then() {
     let mut job = Bench::running(spec());
+    assert_eq!(job.view().submit_time, Timestamp::from_secs(1000));
+    job.now = job.now.plus(Duration::from_secs(7));
     let (_, out) = job.command(ALICE, None, JobCommand::Requeue { hold: false });
     assert_eq!(ends_sent(&out), ["n0"]);
     let of = |view: JobView| (view.state, view.runs_again, view.restart_count());
@@ -434,7 +436,7 @@ fn requeued_job_keeps_its_submit_time_and_is_a_new_run() {
     let view = job.view();
     assert_eq!((view.state, &view.reason, view.restarts), (JobState::Pending, &Reason::BeginTime, 1));
     assert_eq!(of(view.clone()), (JobState::Pending, false, 1));
-    assert_eq!((view.submit_time, view.sluid), (Timestamp::from_secs(1000), Sluid(90_001)));
+    assert_eq!((view.submit_time, view.sluid), (job.now, Sluid(90_001)));
     job.now = job.now.plus(Duration::from_secs(120));
     job.send(JobInput::Timer(JobTimer::Eligible));
     assert!(job.view().eligible);
@@ -1015,6 +1017,32 @@ fn whole_arrays_are_depended_on_through_their_record() {
     assert_eq!(news.tasks[&2].1, Some(TaskOutcome::Ok));
 }
 
+/// With thousands of tasks that end together, one letter about all of them for each would take minutes.
+#[test]
+fn an_array_tells_once_of_all_that_its_tasks_have_told_it() {
+    let mut array_job = Bench::with(JobSpec { array: Some(array(1, 4, None)), ..spec() });
+    let letters = |out: &[JobEffect]| -> Vec<JobInput> {
+        let to_others = |effect: &JobEffect| match effect {
+            JobEffect::Tell(Letter::Job(_, input)) => Some(input.clone()),
+            _ => None,
+        };
+        out.iter().filter_map(to_others).collect()
+    };
+    for index in [1, 2, 3] {
+        array_job.send(JobInput::Start(Box::new(proposal(7, Some(index), &["n0"]))));
+    }
+    assert_eq!(letters(&array_job.send_alone(fact(5001, true, None))), [], "nobody has asked");
+    array_job.send(JobInput::Subscribe { by: JobId(20) });
+    let over = Some(TaskOutcome::NotOk);
+    assert_eq!(letters(&array_job.send_alone(fact(5001, true, over))), [JobInput::TellWatchers]);
+    assert_eq!(letters(&array_job.send_alone(fact(5002, true, over))), []);
+    let told = letters(&array_job.send_alone(JobInput::TellWatchers));
+    let [JobInput::Fact { fact: Some(fact_of_both), .. }] = &told[..] else { panic!("{told:?}") };
+    let ended = fact_of_both.tasks.iter().filter(|(_, (_, over))| over.is_some()).map(|(index, _)| *index);
+    assert_eq!(ended.collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(letters(&array_job.send_alone(fact(5003, true, over))), [JobInput::TellWatchers]);
+}
+
 /// A task that was split off job 7 and cancelled.
 fn cancelled_task() -> Bench {
     let mut array_job = Bench::with(JobSpec { array: Some(array(1, 2, None)), ..spec() });
@@ -1520,7 +1548,8 @@ fn calculated_priorities_are_shown_and_not_saved() {
 #[test]
 fn since_when_a_job_gains_priority_by_age_is_saved_and_ends_with_its_run() {
     let mut job = Bench::with(spec());
-    let accrues = |accrual| JobInput::Accrues { accrual, tasks: None };
+    let after = |reset, accrual| JobInput::Accrues { accrual, reset, tasks: None };
+    let accrues = |accrual| after(None, accrual);
     let reset = || JobCommand::Update(Box::new(JobChange { reset_accrue_time: true, ..JobChange::default() }));
     assert_eq!((job.view().accrue_time(), job.view().terms.accrual), (job.view().eligible_time, Accrual::Eligible));
     let out = job.send(accrues(Accrual::Waits));
@@ -1538,7 +1567,41 @@ fn since_when_a_job_gains_priority_by_age_is_saved_and_ends_with_its_run() {
     job.order(JobCommand::Release).unwrap();
     assert_eq!(job.view().accrue_time(), Some(Timestamp(5)), "until the scheduler says something else");
     job.order(reset()).unwrap();
-    assert_eq!(job.view().accrue_time(), Some(job.now));
+    let anew = Some(job.now);
+    assert_eq!((job.view().accrue_time(), job.view().terms.reset), (anew, anew));
+    // The scheduler decided that before it knew of the reset.
+    for late in [Accrual::Waits, Accrual::Since(Timestamp(5)), Accrual::Eligible] {
+        assert!(job.send(accrues(late)).is_empty(), "{late:?}");
+    }
+    assert_eq!(job.view().accrue_time(), anew);
+    job.send(after(anew, Accrual::Waits));
+    assert_eq!(job.view().accrue_time(), None);
+    assert_eq!(job.replayed(), *job.core.record());
+}
+
+/// As Slurm 22.05 shows it: EligibleTime of a job that is held is unknown, and that of one that is released is new; AccrueTime stays.
+#[test]
+fn a_released_job_is_eligible_anew_and_keeps_its_age() {
+    let mut job = Bench::with(spec());
+    let first = job.now;
+    assert_eq!((job.view().eligible_time, job.view().accrue_time()), (Some(first), Some(first)));
+    for (hold, release) in [
+        (JobCommand::Hold { admin: false }, JobCommand::Release),
+        (
+            JobCommand::Update(Box::new(JobChange { begin: Some(Timestamp(i64::MAX)), ..JobChange::default() })),
+            JobCommand::Update(Box::new(JobChange { begin: Some(Timestamp(0)), ..JobChange::default() })),
+        ),
+    ] {
+        job.now = job.now.plus(Duration::from_secs(30));
+        job.order(hold).unwrap();
+        let view = job.view();
+        assert_eq!((view.eligible, job.core.record().eligible_time), (false, None));
+        job.now = job.now.plus(Duration::from_secs(30));
+        job.order(release).unwrap();
+        assert_eq!((job.view().eligible_time, job.view().accrue_time()), (Some(job.now), Some(first)));
+    }
+    job.order(JobCommand::Hold { admin: false }).unwrap();
+    assert_eq!(job.core.record().begin, Some(Timestamp(0)));
     assert_eq!(job.replayed(), *job.core.record());
 }
 
@@ -1546,7 +1609,7 @@ fn since_when_a_job_gains_priority_by_age_is_saved_and_ends_with_its_run() {
 fn tasks_that_gain_priority_by_age_before_others_become_jobs() {
     let mut job = Bench::with(JobSpec { array: Some(array(1, 4, None)), ..spec() });
     let accrual = Accrual::Since(Timestamp(5));
-    let out = job.send(JobInput::Accrues { accrual, tasks: Some(2) });
+    let out = job.send(JobInput::Accrues { accrual, reset: None, tasks: Some(2) });
     let tasks: Vec<_> = out
         .iter()
         .filter_map(|effect| match effect {
@@ -1559,7 +1622,7 @@ fn tasks_that_gain_priority_by_age_before_others_become_jobs() {
     assert_eq!(tasks, [(1, accrual), (2, accrual)]);
     let view = job.view();
     assert_eq!((view.array_pending, view.terms.accrual), (Some(array(3, 4, None)), Accrual::Eligible));
-    job.send(JobInput::Accrues { accrual, tasks: Some(2) });
+    job.send(JobInput::Accrues { accrual, reset: None, tasks: Some(2) });
     assert_eq!(job.view().terms.accrual, accrual, "all that are left");
     assert_eq!(job.replayed(), *job.core.record());
 }

@@ -294,7 +294,7 @@ impl JobCore {
         for node in left {
             self.leave_unfenced(&node, GivenUpBy::StepManager, turn);
         }
-        self.save(JobEvent::Requeued { sluid, hold, begin, expedited }, turn);
+        self.save(JobEvent::Requeued { sluid, hold, begin, expedited, at: Some(turn.now) }, turn);
         self.policy_known.clear();
         (self.tally, self.tally_seq) = (StepTally::default(), 0);
         turn.out.push(JobEffect::Publish(JobShown::Steps(self.tally)));
@@ -346,6 +346,9 @@ impl JobCore {
     }
 
     fn forget(&mut self, turn: &mut Turn<'_>) {
+        if self.tells_watchers {
+            self.tell_watchers(turn);
+        }
         self.save(JobEvent::Purged, turn);
         self.touched = false;
         self.forgotten = true;

@@ -140,7 +140,18 @@ impl Bench {
         }));
     }
 
+    /// Sends, and behind it what it tells itself to do.
     pub fn send(&mut self, input: JobInput) -> Vec<JobEffect> {
+        let mut out = self.send_alone(input);
+        let own = JobEffect::Tell(Letter::Job(self.core.record().id, JobInput::TellWatchers));
+        if out.contains(&own) {
+            out.retain(|effect| *effect != own);
+            out.extend(self.send_alone(JobInput::TellWatchers));
+        }
+        out
+    }
+
+    pub fn send_alone(&mut self, input: JobInput) -> Vec<JobEffect> {
         let mut out = Vec::new();
         self.core.handle(self.now, &mut self.ids, input, &mut out);
         self.keep(&out);

@@ -9,6 +9,7 @@
 //! | message | to | asked for again by |
 //! |---|---|---|
 //! | `Fact` | a dependent job, or a later singleton | [`JobInput::Subscribe`]: by that job, and by the supervisor of jobs |
+//! | `TellWatchers` | an array's record, from itself | nobody: who has not heard of something asks |
 //! | `Fact` | the array, from a split task | `Subscribe`: by the array; a task that is over repeats it until that is noted |
 //! | `Fact`: end noted, or job unknown | a task or component about to be forgotten | `Subscribe`, each minute |
 //! | `End`, `Back`, `GiveWay`, `SetRequeue` | a component, from its leader | `Subscribe`: by a component that is not over |

@@ -322,6 +322,8 @@ pub enum JobInput {
     Accrues {
         /// Since when.
         accrual: Accrual,
+        /// The reset by hand that the decision knows of, as the job shows it. After another one it does not hold.
+        reset: Option<Timestamp>,
         /// Of an array: this is for so many of its waiting tasks, which become jobs of their own. `None`: for all.
         tasks: Option<u32>,
     },
@@ -399,6 +401,8 @@ pub enum JobInput {
         /// The other job.
         by: JobId,
     },
+    /// From an array's record to itself: it tells those who asked for news. By then it has heard of what else its tasks told.
+    TellWatchers,
     /// State of a job that this one depends on, or of its array; `None`: that job is unknown.
     Fact {
         /// The other job.
@@ -518,6 +522,7 @@ impl JobInput {
             Self::NodeLost { .. } => "NodeLost",
             Self::Command { .. } => "Command",
             Self::Subscribe { .. } => "Subscribe",
+            Self::TellWatchers => "TellWatchers",
             Self::Fact { .. } => "Fact",
             Self::Siblings { .. } => "Siblings",
             Self::Wait { .. } => "Wait",

@@ -311,8 +311,8 @@ impl SchedulerCore {
         let started: BTreeSet<JobId> = plan.starts.iter().map(|start| start.job).collect();
         self.send(now, plan, considered, turns, out);
         let mut accruals = accruals.into_iter().filter(|decision| !started.contains(&decision.job));
-        for Decision { job, accrual, tasks } in accruals.by_ref().take(MOST_ACCRUING) {
-            tell(job, JobInput::Accrues { accrual, tasks }, out);
+        for Decision { job, accrual, reset, tasks } in accruals.by_ref().take(MOST_ACCRUING) {
+            tell(job, JobInput::Accrues { accrual, reset, tasks }, out);
         }
         self.truncated |= accruals.next().is_some();
         // A job that starts keeps the priority that it shows.

@@ -362,7 +362,7 @@ fn who_may_gain_priority_by_age_is_told_and_counts_for_the_order_at_once() {
     };
     let told = |made: &[SchedulerEffect]| -> Vec<(u32, Accrual)> {
         let one = |effect: &SchedulerEffect| match effect {
-            Effect::Tell(Letter::Job(job, JobInput::Accrues { accrual, tasks: None })) => Some((job.0, *accrual)),
+            Effect::Tell(Letter::Job(job, JobInput::Accrues { accrual, tasks: None, .. })) => Some((job.0, *accrual)),
             _ => None,
         };
         made.iter().filter_map(one).collect()

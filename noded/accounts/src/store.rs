@@ -20,7 +20,7 @@ use crate::{
     pages::CHUNK,
     texts::Texts,
 };
-use garrick_accounts::{change::Rules, messages::LogId, row::JobRow, step::StepRecord};
+use garrick_accounts::{change::Rules, fold::run_of, messages::LogId, row::JobRow, step::StepRecord};
 use garrick_events::records::job_event::JobEvent;
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
 use garrick_model::{
@@ -429,6 +429,7 @@ impl Store {
             let mut rows: Vec<JobRow> = jobs.iter().map(|record| JobRow::of(&of.cluster, record)).collect();
             remember(&mut link, of.id, &mut rows).await?;
             put_jobs(&mut link, of.id, rows.iter()).await?;
+            end_earlier(&mut link, of.id, &rows).await?;
             let mut texts = Texts::default();
             jobs.iter().for_each(|record| texts.take(record));
             texts.put(&mut link, of.id).await?;
@@ -497,6 +498,7 @@ async fn keep(
         return Err(StoreError::Gap { after, stored });
     }
     look_up(&mut link, known, of.id, &batch.events).await?;
+    let earlier = look_up_earlier(&mut link, known, of.id, &batch.events).await?;
     // A row is written once for all events of it in the batch.
     let mut changed: BTreeMap<Sluid, JobRow> = BTreeMap::new();
     let (mut steps, mut texts) = (Steps::default(), Texts::default());
@@ -511,7 +513,7 @@ async fn keep(
                     }
                     texts.take(record);
                 }
-                happened((&mut *known, &mut changed), of, *job, event, batch.no_new_jobs);
+                happened((&mut *known, &earlier, &mut changed), of, *job, event, batch.no_new_jobs);
             }
             ControllerEvent::Steps { job, sluid, steps: report } => steps.take(of.id, (*job, *sluid), report),
             ControllerEvent::Node { node, saved } => {
@@ -534,9 +536,9 @@ async fn keep(
     set_position(&mut link, of, upto).await
 }
 
-/// Applies an event to a job's newest row.
+/// Applies an event to a job's newest row, or to that of the earlier run that it is about.
 fn happened(
-    (known, changed): (&mut Known, &mut BTreeMap<Sluid, JobRow>),
+    (known, earlier, changed): (&mut Known, &BTreeMap<Sluid, JobRow>, &mut BTreeMap<Sluid, JobRow>),
     of: &Followed,
     job: JobId,
     event: &JobEvent,
@@ -549,6 +551,15 @@ fn happened(
     }
     let next = match known.get_mut(&key) {
         None => JobRow::submitted(&of.cluster, event),
+        Some(row) if run_of(event).is_some_and(|run| run < row.sluid) => {
+            let run = run_of(event).unwrap_or(row.sluid);
+            let there = changed.get(&run).or_else(|| earlier.get(&run)).filter(|row| row.job == job);
+            if let Some(mut row) = there.cloned() {
+                row.apply(event);
+                changed.insert(run, row);
+            }
+            None
+        }
         Some(row) => {
             let before = row.clone();
             let next = row.apply(event);
@@ -619,6 +630,56 @@ async fn look_up(
         }
     }
     Ok(())
+}
+
+/// Gives runs of these jobs an end that others followed, and whose end was not heard of.
+async fn end_earlier(link: &mut Link<'_>, cluster: i64, newest: &[JobRow]) -> Result<(), StoreError> {
+    let newest: BTreeMap<JobId, &JobRow> =
+        newest.iter().filter(|row| row.restarts > 0).map(|row| (row.job, row)).collect();
+    let jobs: Vec<[i64; 2]> = newest.keys().map(|job| [cluster, job.0.into()]).collect();
+    for jobs in jobs.chunks(CHUNK) {
+        let these = link.dialect().among(&["cluster", "job"], jobs);
+        let rows = Statement::built(format!("SELECT job, body FROM jobs WHERE {these} AND end_ms IS NULL"));
+        let mut ended = Vec::new();
+        for row in &link.rows(rows).await? {
+            let job = JobId(u32::try_from(row.number(0)?).unwrap_or(u32::MAX));
+            let Some(mut row) = readable::<JobRow>(row.bytes(1)?, job) else { continue };
+            if let Some(next) = newest.get(&job).filter(|next| row.sluid < next.sluid) {
+                row.followed_by(next);
+                ended.push(row);
+            }
+        }
+        put_jobs(link, cluster, ended.iter()).await?;
+    }
+    Ok(())
+}
+
+/// Reads the rows of earlier runs than the newest ones that events are about.
+async fn look_up_earlier(
+    link: &mut Link<'_>,
+    known: &Known,
+    cluster: i64,
+    events: &[ControllerEvent],
+) -> Result<BTreeMap<Sluid, JobRow>, StoreError> {
+    let mut asked: BTreeSet<[i64; 3]> = BTreeSet::new();
+    for event in events {
+        let ControllerEvent::Job { job, event } = event else { continue };
+        let newest = known.get(&(cluster, *job)).map(|row| row.sluid);
+        if let Some(run) = run_of(event).filter(|run| newest.is_some_and(|newest| *run < newest)) {
+            asked.insert([cluster, job.0.into(), signed(run.0)]);
+        }
+    }
+    let mut earlier = BTreeMap::new();
+    let asked: Vec<[i64; 3]> = asked.into_iter().collect();
+    for runs in asked.chunks(CHUNK) {
+        let these = link.dialect().among(&["cluster", "job", "sluid"], runs);
+        let rows = Statement::built(format!("SELECT job, body FROM jobs WHERE {these}"));
+        for row in &link.rows(rows).await? {
+            let job = JobId(u32::try_from(row.number(0)?).unwrap_or(u32::MAX));
+            earlier.extend(readable::<JobRow>(row.bytes(1)?, job).map(|row| (row.sluid, row)));
+        }
+    }
+    Ok(earlier)
 }
 
 /// A row, unless it is damaged: one row must not stop all others. What is known of it is in the log.

@@ -5,11 +5,18 @@ use crate::{
     testing::{LOG, ended, in_file, job, on_each, report, submitted},
 };
 use garrick_accounts::filter::{JobFilter, NamedJob, Owner};
-use garrick_events::testing::record;
+use garrick_events::{
+    records::job::{End, Run},
+    testing::{self, record},
+};
 use garrick_model::{
+    ids::NodeIndex,
+    node_shape::NodeShare,
     spec::JobSpec,
+    spec_text::licenses::Licenses,
     state::{JobState, StepState},
     time::Timestamp,
+    view::{AllocatedNode, Allocation},
 };
 
 async fn all(store: &Store, filter: &JobFilter) -> Vec<garrick_accounts::messages::JobWithSteps> {
@@ -96,7 +103,7 @@ fn answers_come_in_pages_without_losing_or_doubling_anything() {
         let (of, _) = store.follow("c", LOG).await.unwrap();
         let many = report(7, (0..STEPS).map(|task| StepKey::task(0, task)), StepState::Completed);
         let late = report(7, [StepKey::task(0, 5)], StepState::Running);
-        let requeued = JobEvent::Requeued { sluid: Sluid(1000), hold: None, begin: None, expedited: false };
+        let requeued = JobEvent::Requeued { sluid: Sluid(1000), hold: None, begin: None, expedited: false, at: None };
         let mut events: Vec<ControllerEvent> = (1..=JOBS).map(submitted).collect();
         events.extend([many, late, ended(3, 4), job(3, requeued)]);
         store.begin(&of, Position(0)).await.unwrap();
@@ -279,8 +286,9 @@ fn without_new_jobs_those_that_are_recorded_go_on() {
         let (of, _) = store.follow("c", LOG).await.unwrap();
         store.begin(&of, Position(0)).await.unwrap();
         store.keep(&of, Position(0), Position(1), vec![submitted(1)]).await.unwrap();
-        let requeued =
-            |id, sluid| job(id, JobEvent::Requeued { sluid: Sluid(sluid), hold: None, begin: None, expedited: false });
+        let requeued = |id, sluid| {
+            job(id, JobEvent::Requeued { sluid: Sluid(sluid), hold: None, begin: None, expedited: false, at: None })
+        };
         let events = vec![submitted(2), ended(1, 5), requeued(1, 1 << 60), ended(1, 9)];
         let batch = Batch { events, no_new_jobs: true, ..Batch::default() };
         store.keep(&of, Position(1), Position(4), batch).await.unwrap();
@@ -389,5 +397,98 @@ fn rows_with_long_texts_are_read_few_at_a_time_and_all_told() {
         store.keep(&of, Position(0), Position(1), (1..=250).map(long).collect::<Vec<_>>()).await.unwrap();
         let told: Vec<u32> = all(&store, &JobFilter::default()).await.iter().map(|job| job.row.job.0).collect();
         assert_eq!(told, (1..=250).collect::<Vec<_>>());
+    });
+}
+
+/// An event about the run of job 1 that has that SLUID.
+fn of_run(sluid: u64, event: JobEvent) -> ControllerEvent {
+    let sluid = Some(Sluid(sluid));
+    job(
+        1,
+        match event {
+            JobEvent::Allocated(run) => JobEvent::Allocated(Box::new(Run { sluid, ..*run })),
+            JobEvent::Ended(end) => JobEvent::Ended(End { sluid, ..end }),
+            other => other,
+        },
+    )
+}
+
+fn allocated(at: i64) -> JobEvent {
+    JobEvent::Allocated(Box::new(testing::run(allocation(), Timestamp(at))))
+}
+
+fn allocation() -> Allocation {
+    let node = AllocatedNode { name: "n1".into(), index: NodeIndex(1), share: NodeShare::default() };
+    let (partition, licenses) = ("debug".into(), Licenses::default());
+    Allocation { nodes: vec![node], partition, exclusive: false, licenses, reservation: None }
+}
+
+fn failed(at: i64) -> JobEvent {
+    let ControllerEvent::Job { event, .. } = ended(1, at) else { panic!("it is about a job") };
+    let JobEvent::Ended(end) = *event else { panic!("it is an end") };
+    JobEvent::Ended(End { state: JobState::Failed, ..end })
+}
+
+async fn runs(store: &Store) -> Vec<(u64, JobState, Option<i64>)> {
+    let runs = JobFilter { duplicates: true, ..JobFilter::default() };
+    let told = |row: &JobRow| (row.sluid.0, row.state, row.end.map(|at| at.0));
+    all(store, &runs).await.iter().map(|job| told(&job.row)).collect()
+}
+
+/// The controller was given an older copy of its state: what is stored goes further than its log.
+#[test]
+fn the_end_of_a_run_reaches_its_row_where_a_later_run_is_stored() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let again = |at| JobEvent::Requeued {
+            sluid: Sluid(2000),
+            hold: None,
+            begin: None,
+            expedited: false,
+            at: Some(Timestamp(at)),
+        };
+        let events = vec![
+            submitted(1),
+            of_run(1, allocated(10)),
+            of_run(1, failed(20)),
+            job(1, again(20)),
+            of_run(2000, allocated(30)),
+        ];
+        store.keep(&of, Position(0), Position(5), events).await.unwrap();
+        drop(store);
+        // In that copy the first run goes on.
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LogId(8, 8)).await.unwrap();
+        store.begin(&of, Position(2)).await.unwrap();
+        let mut first = record(1, JobSpec::default());
+        first.apply(&allocated(10)).unwrap();
+        store.snapshot(&of, Position(2), &[first], true).await.unwrap();
+        assert_eq!(runs(&store).await, [(1, JobState::Running, None), (2000, JobState::Running, None)]);
+        store.keep(&of, Position(2), Position(3), vec![of_run(1, failed(44))]).await.unwrap();
+        assert_eq!(runs(&store).await, [(1, JobState::Failed, Some(44)), (2000, JobState::Running, None)]);
+        // It comes again, with its beginning, and the end of a job that has no such run comes to nothing.
+        let again = vec![of_run(1, allocated(10)), of_run(1, failed(44)), of_run(7, failed(50))];
+        store.keep(&of, Position(3), Position(6), again).await.unwrap();
+        assert_eq!(runs(&store).await, [(1, JobState::Failed, Some(44)), (2000, JobState::Running, None)]);
+    });
+}
+
+/// `MaxDBDMsgs`: the end and the requeue were given up.
+#[test]
+fn a_run_that_another_followed_has_an_end_after_a_snapshot_and_its_own_when_that_is_heard_of() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        store.keep(&of, Position(0), Position(2), vec![submitted(1), of_run(1, allocated(10))]).await.unwrap();
+        let next =
+            JobRecord { sluid: Sluid(2000), restarts: 1, submit_time: Timestamp(70), ..record(1, JobSpec::default()) };
+        store.begin(&of, Position(9)).await.unwrap();
+        store.snapshot(&of, Position(9), &[next], true).await.unwrap();
+        assert_eq!(runs(&store).await, [(1, JobState::Cancelled, Some(70)), (2000, JobState::Pending, None)]);
+        store.keep(&of, Position(9), Position(10), vec![of_run(1, failed(60))]).await.unwrap();
+        assert_eq!(runs(&store).await, [(1, JobState::Failed, Some(60)), (2000, JobState::Pending, None)]);
     });
 }

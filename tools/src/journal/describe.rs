@@ -148,8 +148,12 @@ fn of_job(event: &JobEvent) -> String {
         JobEvent::DependenciesLeft { left, failed } => {
             format!("left={:?}{}", left.to_string(), if *failed { " never fulfilled" } else { "" })
         }
-        JobEvent::Eligible { .. } | JobEvent::Suspended | JobEvent::Resumed | JobEvent::Purged => String::new(),
-        JobEvent::Accrues(Accrual::Since(at)) => format!("since={}", at.0),
+        JobEvent::Eligible { .. }
+        | JobEvent::NotEligible
+        | JobEvent::Suspended
+        | JobEvent::Resumed
+        | JobEvent::Purged => String::new(),
+        JobEvent::AccrualReset { at } | JobEvent::Accrues(Accrual::Since(at)) => format!("since={}", at.0),
         JobEvent::Accrues(accrual) => format!("{accrual:?}"),
         JobEvent::TaskSplit { index, job } => format!("task={index} job={job}"),
         JobEvent::BecameTask { index } => format!("task={index}"),

@@ -528,7 +528,7 @@ pub struct JobRecord {
     pub owner: Owner,
     /// With defaults filled in.
     pub resolved: Resolved,
-    /// Submission.
+    /// Submission of the current run: of a requeued job, its requeue.
     pub submit_time: Timestamp,
     /// Priority when not held. If priorities are calculated and none was fixed, the value at submission.
     pub priority: u32,

@@ -141,8 +141,16 @@ pub enum JobEvent {
         /// When.
         at: Timestamp,
     },
+    /// Something else than resources keeps it waiting again: it is held, or has a later begin time or another dependency. It keeps
+    /// what it has gained by age.
+    NotEligible,
     /// Since when it gains priority by age, where limits say how many jobs may.
     Accrues(Accrual),
+    /// Somebody had it begin anew. Earlier versions saved this as [`Self::Accrues`].
+    AccrualReset {
+        /// When.
+        at: Timestamp,
+    },
     /// A task of this array became a job of its own.
     TaskSplit {
         /// Index.
@@ -235,6 +243,9 @@ pub enum JobEvent {
         /// Ahead of all others.
         #[serde(default)]
         expedited: bool,
+        /// When: the new run counts as submitted then. Earlier versions did not save it, and kept the first submission.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<Timestamp>,
     },
     /// Forgotten.
     Purged,
@@ -301,7 +312,9 @@ impl JobEvent {
             Self::Revised(_) => "Revised",
             Self::DependenciesLeft { .. } => "DependenciesLeft",
             Self::Eligible { .. } => "Eligible",
+            Self::NotEligible => "NotEligible",
             Self::Accrues(_) => "Accrues",
+            Self::AccrualReset { .. } => "AccrualReset",
             Self::TaskSplit { .. } => "TaskSplit",
             Self::BecameTask { .. } => "BecameTask",
             Self::TaskNews { .. } => "TaskNews",
@@ -360,7 +373,9 @@ impl JobRecord {
             | JobEvent::Revised(_)
             | JobEvent::DependenciesLeft { .. }
             | JobEvent::Eligible { .. }
+            | JobEvent::NotEligible
             | JobEvent::Accrues(_)
+            | JobEvent::AccrualReset { .. }
             | JobEvent::EarlierReleased { .. }
             | JobEvent::NotExpedited
             | JobEvent::LeftCrontab
@@ -418,7 +433,17 @@ impl JobRecord {
                 self.dependency_failed = *failed;
             }
             JobEvent::Eligible { at } => self.eligible_time = Some(*at),
+            // As Slurm 22.05 shows `EligibleTime` and `AccrueTime` of a job that is held, and those of one that is released.
+            JobEvent::NotEligible => {
+                let since = self.eligible_time.take()?;
+                if self.terms.accrual.is_usual() {
+                    self.terms.accrual = Accrual::Since(since);
+                }
+            }
             JobEvent::Accrues(accrual) if matches!(self.phase, Phase::Pending) => self.terms.accrual = *accrual,
+            JobEvent::AccrualReset { at } if matches!(self.phase, Phase::Pending) => {
+                (self.terms.accrual, self.terms.reset) = (Accrual::Since(*at), Some(*at));
+            }
             JobEvent::EarlierReleased { sluid, node } => {
                 self.earlier.retain(|hold| hold.sluid != *sluid || hold.node.name != *node);
             }
@@ -500,10 +525,11 @@ impl JobRecord {
                 self.phase = Phase::Over(None, end.clone());
             }
             (JobEvent::Ended(end), Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_)) => self.end(end)?,
-            (JobEvent::Requeued { sluid, hold, begin, expedited }, Phase::Over(..)) => {
+            (JobEvent::Requeued { sluid, hold, begin, expedited, at }, Phase::Over(..)) => {
                 self.first_run.get_or_insert(self.sluid);
                 self.wait_again(*sluid, *expedited);
                 (self.hold, self.begin) = (*hold, *begin);
+                self.submit_time = at.unwrap_or(self.submit_time);
             }
             (JobEvent::Purged, Phase::Over(..)) => {}
             _ => return None,
@@ -543,7 +569,7 @@ impl JobRecord {
         }
         self.sluid = sluid;
         self.eligible_time = None;
-        self.terms.accrual = Accrual::Eligible;
+        (self.terms.accrual, self.terms.reset) = (Accrual::Eligible, None);
         self.steps = StepTally::default();
         self.restarts = self.restarts.saturating_add(1);
     }

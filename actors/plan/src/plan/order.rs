@@ -14,12 +14,14 @@ pub(crate) struct Key {
     pub(super) patient: std::cmp::Reverse<bool>,
     pub(super) tier: std::cmp::Reverse<u32>,
     pub(super) priority: std::cmp::Reverse<u32>,
-    pub(super) submit: Timestamp,
+    /// Among equals the job's number decides (Slurm's page on the multifactor priority): a requeued job keeps its place.
     /// Tasks that were split off an array go before those that are still part of its record.
     pub(super) id: (JobId, bool, JobId),
     /// Position of the partition in the job's own list.
     pub(super) choice: usize,
     pub partition: usize,
+    /// Submission. It decides nothing here.
+    pub(super) submit: Timestamp,
 }
 
 impl Key {
@@ -58,10 +60,10 @@ impl Keys<'_> {
             patient: std::cmp::Reverse(waits_already(self.view, job)),
             tier: std::cmp::Reverse(group.map_or(self.view.partitions[partition].tier, |(tier, _)| tier)),
             priority: std::cmp::Reverse(group.map_or(job.priority, |(_, priority)| priority)),
-            submit: job.submit_time,
             id: (job.array_task.map_or(job.id, |t| t.array_job), job.array_pending.is_some(), job.id),
             choice,
             partition,
+            submit: job.submit_time,
         };
         chosen.map(key).collect()
     }

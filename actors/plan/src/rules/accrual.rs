@@ -32,6 +32,8 @@ pub struct Decision {
     pub job: JobId,
     /// Since when it gains priority by age.
     pub accrual: Accrual,
+    /// The reset by hand that the job shows.
+    pub reset: Option<Timestamp>,
     /// Of an array: this is for so many of its waiting tasks, which become jobs of their own. `None`: for all.
     pub tasks: Option<u32>,
 }
@@ -49,8 +51,8 @@ struct Splitting {
 /// What was decided, and is not shown yet.
 #[derive(Clone, Debug, Default)]
 pub struct Accruals {
-    /// What jobs were told.
-    told: FxHashMap<JobId, Accrual>,
+    /// What jobs were told, and the reset by hand that they showed then.
+    told: FxHashMap<JobId, (Accrual, Option<Timestamp>)>,
     splitting: FxHashMap<JobId, Splitting>,
     began: Option<Timestamp>,
     /// When jobs were looked at last, and by which limits.
@@ -113,8 +115,8 @@ impl Accruals {
             let accrual = unseen.unwrap_or(job.terms.accrual);
             let of_job = || limits(&rules, job);
             match (accrual, job.eligible) {
-                // It gives up its place.
-                (Accrual::Since(_), false) => drop(told.insert(job.id, Accrual::Waits)),
+                // It gives up its place. Without limits it has none, and goes on with what it has gained when it may start again.
+                (Accrual::Since(_), false) if !of_job().is_empty() => drop(told.insert(job.id, Accrual::Waits)),
                 (_, false) => {}
                 (Accrual::Since(_), true) => gaining.add(&of_job(), tasks(job)),
                 (Accrual::Eligible, true) => {
@@ -146,17 +148,14 @@ impl Accruals {
             let job = &view.pending[one.place];
             decisions.extend(self.admit(job, &one, &mut gaining, &mut told, now));
         }
-        self.told = told;
-        decisions.extend(self.set(view));
+        decisions.extend(self.set(view, &told));
         decisions
     }
 
     /// What a job was told before, unless it was reset by hand meanwhile: then its own word is newer.
     fn unseen(&self, job: &JobView) -> Option<Accrual> {
-        let told = self.told.get(&job.id).copied()?;
-        let is_older =
-            matches!((told, job.terms.accrual), (Accrual::Since(before), Accrual::Since(own)) if own > before);
-        (!is_older).then_some(told)
+        let (told, reset) = self.told.get(&job.id).copied()?;
+        (reset == job.terms.reset).then_some(told)
     }
 
     /// Decides for one that may gain if there is room. Returns what is for some tasks of an array.
@@ -190,19 +189,19 @@ impl Accruals {
         }
         gaining.add(&one.limits, room);
         self.splitting.insert(job.id, Splitting { tasks: room, left: one.tasks - room, until: now.plus(SPLITS) });
-        Some(Decision { job: job.id, accrual: Accrual::Since(since), tasks: u32::try_from(room).ok() })
+        let (accrual, reset) = (Accrual::Since(since), job.terms.reset);
+        Some(Decision { job: job.id, accrual, reset, tasks: u32::try_from(room).ok() })
     }
 
     /// Sets in the snapshot what jobs do not show yet, and keeps of what was told only that.
-    fn set(&mut self, view: &mut ClusterView) -> Vec<Decision> {
+    fn set(&mut self, view: &mut ClusterView, told: &FxHashMap<JobId, Accrual>) -> Vec<Decision> {
         let mut decisions = Vec::new();
         let mut unseen = FxHashMap::default();
         for job in &mut view.pending {
-            let Some(accrual) = self.told.get(&job.id).copied().filter(|told| *told != job.terms.accrual) else {
-                continue;
-            };
-            unseen.insert(job.id, accrual);
-            decisions.push(Decision { job: job.id, accrual, tasks: None });
+            let reset = job.terms.reset;
+            let Some(accrual) = told.get(&job.id).copied().filter(|told| *told != job.terms.accrual) else { continue };
+            unseen.insert(job.id, (accrual, reset));
+            decisions.push(Decision { job: job.id, accrual, reset, tasks: None });
             Arc::make_mut(job).terms.accrual = accrual;
         }
         self.told = unseen;

@@ -161,7 +161,7 @@ fn jobs_that_gain_when_a_limit_is_set_or_lowered_go_on_and_all_gain_when_it_is_l
 #[test]
 fn what_is_not_shown_is_told_again_and_counts() {
     let mut queue = Queue::new(vec![waits(1, 30), waits(2, 20)], &with(&[(Count::MaxJobsAccrue, 1)]));
-    let decision = |job, accrual| Decision { job: JobId(job), accrual, tasks: None };
+    let decision = |job, accrual| Decision { job: JobId(job), accrual, reset: None, tasks: None };
     let told = [decision(1, Since(at(-30))), decision(2, Waits)];
     assert_eq!(queue.decide(NOW), told);
     assert_eq!(queue.decide(at(1)), told);
@@ -177,8 +177,29 @@ fn what_is_not_shown_is_told_again_and_counts() {
 fn a_job_that_was_reset_by_hand_is_not_told_again_what_it_was_told_before() {
     let mut queue = Queue::new(vec![waits(1, 30)], &with(&[(Count::MaxJobsAccrue, 1)]));
     assert_eq!(queue.decide(NOW).len(), 1);
-    queue.jobs[0].terms.accrual = Since(at(1));
+    let by_hand = |job: &mut JobView, when| {
+        (job.terms.accrual, job.terms.reset) = (Since(when), Some(when));
+    };
+    by_hand(&mut queue.jobs[0], at(1));
     assert_eq!(queue.decide(at(2)), []);
+    // It was held, and told to wait; that was under way while it was released and reset again.
+    queue.jobs[0].eligible = false;
+    let waits = Decision { job: JobId(1), accrual: Waits, reset: Some(at(1)), tasks: None };
+    assert_eq!(queue.decide(at(3)), [waits]);
+    queue.jobs[0].eligible = true;
+    by_hand(&mut queue.jobs[0], at(4));
+    assert_eq!(queue.decide(at(5)), []);
+}
+
+#[test]
+fn a_job_that_is_held_keeps_what_it_has_gained_where_nothing_limits_it() {
+    let mut held = waits(1, 30);
+    (held.terms.accrual, held.eligible, held.eligible_time) = (Since(at(-30)), false, None);
+    let mut queue = Queue::new(vec![held, waits(2, 20)], &entities());
+    assert_eq!(queue.decide(NOW), []);
+    (queue.jobs[0].eligible, queue.jobs[0].eligible_time) = (true, Some(at(1)));
+    assert_eq!(queue.decide(at(2)), []);
+    assert_eq!(queue.jobs[0].accrue_time(), Some(at(-30)));
 }
 
 #[test]
@@ -188,7 +209,7 @@ fn each_task_of_an_array_counts_and_some_of_them_become_jobs() {
         ..JobView { spec: Arc::new(JobSpec { array: Some(array(1, 5, None)), ..spec() }), ..waits(id, 20) }
     };
     let mut queue = Queue::new(vec![waits(1, 30), tasks(2, 1, 5)], &with(&[(Count::MaxJobsAccrue, 3)]));
-    let decision = |job, accrual, tasks| Decision { job: JobId(job), accrual, tasks };
+    let decision = |job, accrual, tasks| Decision { job: JobId(job), accrual, reset: None, tasks };
     let some = decision(2, Since(at(-20)), Some(2));
     let rest = decision(2, Waits, None);
     assert_eq!(queue.decide(NOW), [some, decision(1, Since(at(-30)), None), rest]);

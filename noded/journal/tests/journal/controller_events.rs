@@ -48,7 +48,7 @@ use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 53] = [
+pub const NAMES: [&str; 55] = [
     "usage",
     "Prepared",
     "EpilogEnded",
@@ -58,7 +58,9 @@ pub const NAMES: [&str; 53] = [
     "Updated",
     "DependenciesLeft",
     "Eligible",
+    "NotEligible",
     "Accrues",
+    "AccrualReset",
     "TaskSplit",
     "BecameTask",
     "TaskNews",
@@ -126,7 +128,7 @@ pub fn name(event: &ControllerEvent) -> &'static str {
     }
 }
 
-fn at(secs: i64) -> Timestamp {
+pub fn at(secs: i64) -> Timestamp {
     Timestamp(1_795_255_251_528 + 1000 * secs)
 }
 
@@ -625,7 +627,7 @@ pub fn expedited() -> Vec<ControllerEvent> {
             JobEvent::Ended(end(JobState::NodeFail, Reason::NodeDown, 0, failed)),
             JobEvent::NodeKept { node: "n1".into() },
             JobEvent::NodeReleased { node: "n2".into(), epilog_failed: true },
-            JobEvent::Requeued { sluid: sluid(32), hold: None, begin: None, expedited: true },
+            JobEvent::Requeued { sluid: sluid(32), hold: None, begin: None, expedited: true, at: None },
             JobEvent::EarlierReleased { sluid: record(31, spec()).sluid, node: "n1".into() },
             JobEvent::NotExpedited,
             JobEvent::Held(HeldBy::SpecialExit),
@@ -773,7 +775,7 @@ pub fn fencing() -> Vec<ControllerEvent> {
         unfenced("n3"),
         gone("n3"),
         gone("n1"),
-        event(51, JobEvent::Requeued { sluid: sluid(53), hold: None, begin: None, expedited: false }),
+        event(51, JobEvent::Requeued { sluid: sluid(53), hold: None, begin: None, expedited: false, at: None }),
         event(51, JobEvent::Fenced { sluid: record(51, plain_spec()).sluid, node: "n2".into() }),
         event(52, JobEvent::Submitted(Box::new(waits))),
     ]
@@ -831,6 +833,26 @@ pub fn accruing() -> Vec<ControllerEvent> {
         event(77, JobEvent::Submitted(Box::new(gains))),
         event(77, JobEvent::Accrues(Accrual::Eligible)),
         event(77, JobEvent::Accrues(Accrual::Waits)),
+    ]
+}
+
+/// What came to version 2: a job that is not eligible any more and one whose age is reset by hand, and a run that was submitted with its requeue.
+pub fn submitted_again() -> Vec<ControllerEvent> {
+    let event = |job, event| ControllerEvent::Job { job: JobId(job), event: Box::new(event) };
+    let then = Afterwards::Requeue { hold: None, delay: false };
+    vec![
+        event(78, JobEvent::Submitted(Box::new(record(78, plain_spec())))),
+        event(78, JobEvent::Eligible { at: at(2) }),
+        event(78, JobEvent::Held(HeldBy::User)),
+        event(78, JobEvent::NotEligible),
+        event(78, JobEvent::Released { priority: 5 }),
+        event(78, JobEvent::Eligible { at: at(4) }),
+        event(78, JobEvent::AccrualReset { at: at(5) }),
+        event(79, JobEvent::Submitted(Box::new(record(79, plain_spec())))),
+        event(79, JobEvent::Allocated(Box::new(run(&["n1"])))),
+        event(79, JobEvent::Ended(end(JobState::NodeFail, Reason::NodeDown, 0, then))),
+        event(79, JobEvent::NodeReleased { node: "n1".into(), epilog_failed: false }),
+        event(79, JobEvent::Requeued { sluid: sluid(80), hold: None, begin: None, expedited: false, at: Some(at(70)) }),
     ]
 }
 
@@ -1218,7 +1240,10 @@ pub fn crontabs_and_triggers() -> Vec<ControllerEvent> {
         event(81, JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
         event(81, JobEvent::Ended(recurs)),
         event(81, JobEvent::NodeReleased { node: "n1".into(), epilog_failed: false }),
-        event(81, JobEvent::Requeued { sluid: sluid(82), hold: None, begin: Some(at(1800)), expedited: false }),
+        event(
+            81,
+            JobEvent::Requeued { sluid: sluid(82), hold: None, begin: Some(at(1800)), expedited: false, at: None },
+        ),
         event(82, JobEvent::LeftCrontab),
         saved(1001, Some(crontab("#SCRON -t 1\n0,30 8-17 * * 1-5 a\n#DISABLED: @daily b\n", vec![entry(81, (1, 2))]))),
         saved(1002, None),

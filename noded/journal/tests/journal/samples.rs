@@ -2,12 +2,13 @@
 
 use crate::{controller_events, step_events};
 use garrick_events::event::{ControllerEvent, Replayed};
+use garrick_events::records::job_event::JobEvent;
 use garrick_events::steps::event::{Motion, StepEvent};
 use garrick_journal::{Form, Reader, replace};
 use garrick_model::{
-    ids::{RequestId, StepKey},
+    ids::{JobId, RequestId, StepKey},
     resources::MemoryRequest,
-    time::TimeLimit,
+    time::{TimeLimit, Timestamp},
     usage::Metric,
     view::Accrual,
 };
@@ -353,6 +354,37 @@ fn jobs_that_gain_priority_by_age_in_a_controllers_journal_of_version_2_read_bac
 }
 
 #[test]
+fn jobs_that_were_submitted_again_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-submitted-again.journal"));
+    assert_same(&read, &controller_events::submitted_again());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let of = |job| &replayed.jobs[&JobId(job)];
+    assert_eq!(
+        (of(78).terms.accrual, of(78).eligible_time),
+        (Accrual::Since(of(78).terms.reset.unwrap()), Some(controller_events::at(4)))
+    );
+    assert_eq!((of(79).submit_time, of(79).restarts), (controller_events::at(70), 1));
+    // A requeue that an earlier version saved left the first submission.
+    let earlier: Vec<ControllerEvent> = all(&sample("version-1-expedited.journal"));
+    let mut replayed = Replayed::default();
+    earlier.iter().for_each(|event| replayed.apply(event).unwrap());
+    let requeued = replayed.jobs.values().find(|record| record.restarts > 0).unwrap();
+    assert_eq!(requeued.submit_time, of_first_submission(&earlier, requeued.id));
+}
+
+fn of_first_submission(events: &[ControllerEvent], id: JobId) -> Timestamp {
+    let submitted = |event: &ControllerEvent| match event {
+        ControllerEvent::Job { job, event } if *job == id => match &**event {
+            JobEvent::Submitted(record) => Some(record.submit_time),
+            _ => None,
+        },
+        _ => None,
+    };
+    events.iter().find_map(submitted).unwrap()
+}
+
+#[test]
 fn jobs_that_were_changed_while_they_waited_in_a_controllers_journal_of_version_2_read_back() {
     let read: Vec<ControllerEvent> = all(&sample("version-2-revised.journal"));
     assert_same(&read, &controller_events::revised());
@@ -479,6 +511,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::step_records,
         controller_events::revised,
         controller_events::accruing,
+        controller_events::submitted_again,
         controller_events::beside,
         controller_events::powered,
         controller_events::crontabs_and_triggers,
@@ -569,6 +602,12 @@ fn make_the_sample_of_changes() {
 #[ignore = "makes tests/data/version-2-accruing.journal, by hand"]
 fn make_the_sample_of_accruing_jobs() {
     replace(&sample("version-2-accruing.journal"), controller_events::accruing()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-submitted-again.journal, by hand"]
+fn make_the_sample_of_jobs_that_were_submitted_again() {
+    replace(&sample("version-2-submitted-again.journal"), controller_events::submitted_again()).unwrap();
 }
 
 #[test]

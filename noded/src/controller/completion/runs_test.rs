@@ -64,7 +64,7 @@ fn a_run_that_is_requeued_is_told_though_the_log_is_ahead() {
     assert!(runs.take(&allocated).is_none());
     let then = Afterwards::Requeue { hold: None, delay: false };
     let ended = event(JobEvent::Ended(End { state: JobState::NodeFail, then, at: run.start, ..cancelled() }));
-    let requeued = event(JobEvent::Requeued { sluid: Sluid(99), hold: None, begin: None, expedited: false });
+    let requeued = event(JobEvent::Requeued { sluid: Sluid(99), hold: None, begin: None, expedited: false, at: None });
     log.append(vec![ended.clone(), requeued.clone()], ReplyTo::channel().0);
     let over = runs.take(&ended).unwrap();
     assert_eq!((over.row.state, over.row.start), (JobState::NodeFail, Some(run.start)));
@@ -85,7 +85,7 @@ fn an_end_is_that_of_its_own_run() {
     let end = End { state: JobState::NodeFail, then, at: run.start, sluid: first, ..cancelled() };
     let ended = event(JobEvent::Ended(end));
     let next = Sluid(first.unwrap().0 + 1);
-    let requeued = event(JobEvent::Requeued { sluid: next, hold: None, begin: None, expedited: false });
+    let requeued = event(JobEvent::Requeued { sluid: next, hold: None, begin: None, expedited: false, at: None });
     log.append(vec![allocated.clone(), ended.clone(), requeued], ReplyTo::channel().0);
     let over = runs.take(&ended).unwrap().row;
     assert_eq!((over.state, over.start, Some(over.sluid), over.restarts), (JobState::NodeFail, None, first, 0));
