@@ -8,6 +8,7 @@ use crate::{
     stepmgr::builders::bytes,
 };
 use garrick_model::{
+    cpu_freq::CpuFreq,
     ids::StepNum,
     messages::{
         launch_failure::LaunchFailure,
@@ -922,6 +923,23 @@ fn an_output_file_that_nobody_asked_for_may_go_where_all_tasks_are_on_this_node(
 fn scripts(prolog: &str, epilog: &str) -> TaskScripts {
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     TaskScripts { prolog: given(prolog), epilog: given(epilog) }
+}
+
+#[test]
+fn a_task_that_is_not_started_after_another_leaves_cpu_frequencies_as_they_were() {
+    let mut rig = Rig::new();
+    let asked = CpuFreq::Governed(Governor::Performance);
+    let launch = Arc::new(StepLaunch { cpu_freq: Some(asked), ..launch() });
+    let first = StepId::new(JobId(502), StepNum::Number(2));
+    let before = StepStart { step: first, ..start(Arc::clone(&launch), share(), 1) };
+    rig.manager(StepMgrToShepherd::Launch(Box::new(before)));
+    let behind = StepStart { after: Some(first), ..start(launch, share(), 1) };
+    let out = rig.manager(StepMgrToShepherd::Launch(Box::new(behind)));
+    let set = ShepherdEffect::SetFrequency { step: step(), cpus: vec![10, 11, 12, 13], asked };
+    assert!(out.contains(&set), "{out:?}");
+    let out = rig.tell(ShepherdInput::Launcher(FromLauncher::NotStarted { token: 2 }));
+    assert!(out.contains(&ShepherdEffect::PutFrequencyBack { step: step() }), "{out:?}");
+    assert!(!out.contains(&ShepherdEffect::PutFrequencyBack { step: first }), "the other one goes on");
 }
 
 /// The programs that the launcher is told to spawn, with their tokens.

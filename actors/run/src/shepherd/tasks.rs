@@ -309,7 +309,9 @@ impl ShepherdCore {
             return;
         }
         self.tasks.remove(&token);
-        self.steps.remove(&step);
+        if let Some(here) = self.steps.remove(&step) {
+            self.put_frequency_back(&here, out);
+        }
         out.push(ShepherdEffect::Close { token });
         self.give_back(step);
         self.say(ShepherdToStepMgr::NotStarted { step }, out);
