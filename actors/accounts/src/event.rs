@@ -27,6 +27,9 @@ pub struct EventRow {
     pub end: Option<Timestamp>,
     /// State of the node as it is shown (`DOWN*`, `DRAIN`). Empty in events of clusters.
     pub state: String,
+    /// The node is down, too, where it is shown as drained.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub down: bool,
     /// Why.
     pub reason: String,
     /// Who: uid and name.
@@ -61,6 +64,8 @@ pub struct Outage {
     pub since: Timestamp,
     /// As it is shown.
     pub state: &'static str,
+    /// It is down, whether it is drained or not.
+    pub down: bool,
     /// Reason.
     pub reason: String,
     /// Who: uid and name.
@@ -83,6 +88,7 @@ impl Outage {
             // A new reason begins later than the outage.
             since: reason.map_or(service.since, |reason| reason.at.max(service.since)),
             state,
+            down: saved.down.is_some(),
             reason: reason.map_or_else(String::new, |reason| reason.text.clone()),
             user: reason.map(|reason| (reason.uid, reason.user.clone())),
         })
@@ -168,9 +174,9 @@ mod tests {
     }
 
     fn row(saved: &SavedNode) -> EventRow {
-        let Outage { since, state, reason, user } = Outage::of(saved).unwrap();
+        let Outage { since, state, down, reason, user } = Outage::of(saved).unwrap();
         let node = Some("n1".to_owned());
-        EventRow { node, start: since, state: state.to_owned(), reason, user, ..EventRow::default() }
+        EventRow { node, start: since, state: state.to_owned(), down, reason, user, ..EventRow::default() }
     }
 
     #[test]
@@ -179,6 +185,8 @@ mod tests {
         assert_eq!(state(Some(DownCause::Silence), false), "DOWN*");
         assert_eq!(state(Some(DownCause::Admin), false), "DOWN");
         assert_eq!((state(None, true), state(Some(DownCause::Silence), true)), ("DRAIN", "DRAIN*"));
+        let down = |down, drain| Outage::of(&out(down, drain, ("x", 1), 1)).unwrap().down;
+        assert_eq!((down(None, true), down(Some(DownCause::Admin), true)), (false, true));
     }
 
     #[test]

@@ -207,12 +207,13 @@ pub(crate) async fn put_node(
     if let Some((id, event)) = &open {
         end(link, *id, event, at).await?;
     }
-    let Some(Outage { since, state, reason, user }) = next else { return Ok(()) };
+    let Some(Outage { since, state, down, reason, user }) = next else { return Ok(()) };
     let event = EventRow {
         cluster: of.1.to_owned(),
         node: Some(node.to_owned()),
         start: since,
         state: state.to_owned(),
+        down,
         reason,
         user,
         tres: tres.cloned().unwrap_or_default(),

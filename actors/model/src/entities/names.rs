@@ -47,6 +47,13 @@ pub struct Cluster {
     pub created: Timestamp,
 }
 
+impl Cluster {
+    /// `FedState`; `None`: it is in no federation.
+    pub fn shown_fed_state(&self) -> Option<FedState> {
+        (self.fed_index > 0).then_some(self.fed_state)
+    }
+}
+
 /// `FedState`: what a cluster does in its federation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum FedState {
@@ -69,6 +76,16 @@ impl FedState {
             Self::Inactive => "INACTIVE",
             Self::Drain => "DRAIN",
             Self::DrainRemove => "DRAIN+REMOVE",
+        }
+    }
+
+    /// As `sacctmgr list cluster format=fedstateraw` of Slurm 22.05.8 has it; of a cluster without a federation that is 0.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Active => 1,
+            Self::Inactive => 2,
+            Self::Drain => 17,
+            Self::DrainRemove => 49,
         }
     }
 

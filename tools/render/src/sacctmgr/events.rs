@@ -54,19 +54,21 @@ static FIELDS: [(&str, Field); 15] = [
     ),
 ];
 
-/// The number of a node's state as Slurm's programs have it: 1 is down, 2 idle, 512 drained, 2048 not responding. 0 in events of
-/// clusters.
+/// The number of a node's state: 1 is down, 2 idle, and 512 and 2048 are added where it is drained and where it does not respond.
+/// 0 in events of clusters. All seen in `sacctmgr list event` of Slurm 22.05.8.
 fn state_number(row: &EventRow) -> u32 {
     const DOWN: u32 = 1;
     const IDLE: u32 = 2;
     const DRAIN: u32 = 1 << 9;
     const NO_RESPOND: u32 = 1 << 11;
+    let silent = row.state.ends_with('*');
     let state = match row.state.trim_end_matches('*') {
         _ if row.node.is_none() => return 0,
+        "DRAIN" if silent || row.down => DOWN | DRAIN,
         "DRAIN" => IDLE | DRAIN,
         _ => DOWN,
     };
-    if row.state.ends_with('*') { state | NO_RESPOND } else { state }
+    if silent { state | NO_RESPOND } else { state }
 }
 
 fn end(row: &EventRow, clock: &Clock) -> String {
@@ -205,7 +207,10 @@ mod tests {
         let raw = |state: &str| shown(Some("eventraw,stateraw"), &[EventRow { state: state.to_owned(), ..silent() }]);
         let numbers =
             ["DOWN", "DOWN*", "DRAIN", "DRAIN*"].map(|state| raw(state).lines().last().unwrap().trim().to_owned());
-        assert_eq!(numbers, ["2        1", "2     2049", "2      514", "2     2562"]);
+        // As sacctmgr of Slurm 22.05.8 printed them.
+        assert_eq!(numbers, ["2        1", "2     2049", "2      514", "2     2561"]);
+        let both = EventRow { state: "DRAIN".to_owned(), down: true, ..silent() };
+        assert!(shown(Some("stateraw"), &[both]).contains(" 513 "));
         let others = shown(Some("event,duration,tres,clusterno"), &[silent()]);
         assert_eq!(others.lines().last().unwrap().trim(), "Node      00:01:30      cpu=4,mem=2000M");
     }

@@ -13,6 +13,7 @@ use crate::{
 use garrick_model::{
     entities::{
         limits::{Count, Limits, TresLimit},
+        names::FedState,
         qos::QosRecord,
     },
     hostlist,
@@ -200,8 +201,10 @@ static OF_CLUSTERS: [Named; 14] = [
     }),
     f(&["features"], "Features", 20, |r, _| text(r.cluster.map(|c| list(&c.features)))),
     f(&["federation"], "Federation", 10, |r, _| text(r.cluster.map(|c| &c.federation))),
-    f(&["fedstate"], "FedState", 12, |r, _| text(r.cluster.filter(|c| c.fed_index > 0).map(|c| c.fed_state.word()))),
-    f(&["fedstateraw"], "FedStateRaw", 11, |_, _| String::new()),
+    f(&["fedstate"], "FedState", 12, |r, _| text(r.cluster.map(|c| c.shown_fed_state().map_or("NA", FedState::word)))),
+    f(&["fedstateraw"], "FedStateRaw", 11, |r, _| {
+        text(r.cluster.map(|c| c.shown_fed_state().map_or(0, FedState::number)))
+    }),
     f(&["flags"], "Flags", 20, |r, _| text(r.cluster.map(|c| list(&c.flags)))),
     f(&["id"], "ID", 6, |r, _| text(r.cluster.map(|c| c.id))),
     f(&["tres"], "TRES", 20, |r, _| text(r.cluster.map(|c| amounts::amounts(&c.tres)))),
@@ -322,7 +325,7 @@ static OF_FEDERATIONS: [Named; 6] = [
     f(&["id", "index"], "ID", 2, |r, _| text(r.cluster.map(|c| c.fed_index))),
     f(&["features"], "Features", 20, |r, _| text(r.cluster.map(|c| list(&c.features)))),
     f(&["fedstate"], "FedState", 12, |r, _| text(r.cluster.map(|c| c.fed_state.word()))),
-    f(&["fedstateraw"], "FedStateRaw", 11, |_, _| String::new()),
+    f(&["fedstateraw"], "FedStateRaw", 11, |r, _| text(r.cluster.map(|c| c.fed_state.number()))),
 ];
 
 static OF_INSTANCES: [Named; 7] = [

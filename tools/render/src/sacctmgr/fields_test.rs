@@ -12,7 +12,7 @@ use garrick_model::{
     entities::{
         Entities,
         association::{AssocId, Shares},
-        names::{Cluster, Federation, Resource},
+        names::{Cluster, FedState, Federation, Resource},
     },
     time::Timestamp,
 };
@@ -313,6 +313,18 @@ fn federations_have_a_line_for_each_cluster_and_a_tree_on_request() {
     assert_eq!(of("federation tree"), format!("{heading}{lines}"));
     assert_eq!(of("federation fed2"), heading);
     assert!(of("cluster format=cluster,federation,fedstate").contains("    second       fed1       ACTIVE \n"));
+    // The numbers of sacctmgr of Slurm 22.05.8.
+    let raw = |fed_index, fed_state| {
+        let one = Cluster { fed_state, ..member("second", fed_index) };
+        let entities = Entities { clusters: [(one.name.clone(), one)].into(), ..entities.clone() };
+        let shown = shown_of(&entities, &[], &Setting::Columns, "cluster format=fedstateraw,fedstate");
+        shown.lines().last().unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(raw(0, FedState::Active), ["0", "NA"]);
+    assert_eq!(raw(1, FedState::Active), ["1", "ACTIVE"]);
+    assert_eq!(raw(1, FedState::Inactive), ["2", "INACTIVE"]);
+    assert_eq!(raw(1, FedState::Drain), ["17", "DRAIN"]);
+    assert_eq!(raw(1, FedState::DrainRemove), ["49", "DRAIN+REMOVE"]);
     // One without clusters is there too.
     let alone = Entities { federations: [named("fed3")].into(), ..Entities::default() };
     let shown = shown_of(&alone, &[], &Setting::Columns, "federation");
