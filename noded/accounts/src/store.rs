@@ -33,7 +33,7 @@ use garrick_model::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
     path::{Path, PathBuf},
     sync::{
         Arc, PoisonError, RwLock,
@@ -796,19 +796,19 @@ async fn add_energy(
             continue;
         }
         let sluid = Sluid(unsigned(key.0));
-        if !changed.contains_key(&sluid) {
+        if let Entry::Vacant(place) = changed.entry(sluid) {
             let newest = known.get(&(cluster, step.job)).filter(|row| row.sluid == sluid).cloned();
             let row = match newest {
                 Some(row) => Some(row),
                 None => {
                     let of = Statement::of("SELECT body FROM jobs WHERE cluster = ? AND job = ? AND sluid = ?");
                     let of = of.with(cluster).with(i64::from(step.job.0)).with(key.0);
-                    link.row(of).await?.and_then(|row| Some(readable(row.bytes(0).ok()?, step.job)?))
+                    link.row(of).await?.and_then(|row| readable(row.bytes(0).ok()?, step.job))
                 }
             };
             // Of runs that are not recorded nothing is.
             let Some(row) = row else { continue };
-            changed.insert(sluid, row);
+            place.insert(row);
         }
         if let Some(row) = changed.get_mut(&sluid) {
             row.energy.add(step.key.step, step.joules - before);

@@ -323,7 +323,8 @@ impl Server {
             command.args(["--pdeathsig", death]);
         }
         command.arg("--").arg(program).env_clear();
-        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", &self.folder);
+        // MariaDB deletes what earlier servers left in a folder for temporary files that others have too.
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", &self.folder).env("TMPDIR", &self.folder);
         command.current_dir(&self.folder);
         command
     }

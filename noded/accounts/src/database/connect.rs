@@ -159,7 +159,7 @@ impl Server {
         };
         let hosts: Vec<Host> =
             [Some(&storage.host), storage.backup.as_ref()].into_iter().flatten().filter_map(host).collect();
-        Ok((!hosts.is_empty()).then(|| Self { hosts, watch }))
+        Ok((!hosts.is_empty()).then_some(Self { hosts, watch }))
     }
 
     /// Connections for questions to the host of that number.
