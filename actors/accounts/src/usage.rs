@@ -160,7 +160,13 @@ impl Ran {
             match (u128::try_from(whole), u128::try_from(passed)) {
                 (Ok(whole @ 1..), Ok(passed)) => u128::from(amount) * passed / whole,
                 // It took no time.
-                _ => if at > self.start { amount.into() } else { 0 },
+                _ => {
+                    if at > self.start {
+                        amount.into()
+                    } else {
+                        0
+                    }
+                }
             }
         };
         u64::try_from(until(end).saturating_sub(until(start))).unwrap_or(u64::MAX)

@@ -52,8 +52,7 @@ fn estimates_are_not_below_what_travels() {
         frequency_khz: u64::MAX,
     };
     large.memory = MemoryMib(u64::MAX);
-    large.cpu_freq =
-        Some(CpuFreq::Range(Frequency::Khz(u32::MAX), Frequency::Khz(u32::MAX), Governor::Conservative));
+    large.cpu_freq = Some(CpuFreq::Range(Frequency::Khz(u32::MAX), Frequency::Khz(u32::MAX), Governor::Conservative));
     large.srun = Some(("host".repeat(9), u32::MAX));
     large.submit_line = "x".repeat(70_000);
     let ranges = vec![(u32::MAX - 1, u32::MAX, u32::MAX); 100];

@@ -1844,10 +1844,11 @@ fn a_run_says_what_the_job_waited_for_and_whether_it_was_backfilled() {
     let run = |job: &Bench| job.core.record.phase.run().unwrap().clone();
     let mut job = Bench::with(spec());
     let considered = |reason| JobInput::Considered { reason, expected: None };
-    job.send(considered(Reason::Licenses));
+    let licenses = || Reason::Other("Licenses".to_owned());
+    job.send(considered(licenses()));
     job.send(considered(Reason::Resources));
     job.allocate(&["n0"]);
-    assert_eq!((run(&job).waited_for, run(&job).backfilled), (Reason::Licenses, false));
+    assert_eq!((run(&job).waited_for, run(&job).backfilled), (licenses(), false));
     let mut plain = Bench::with(spec());
     plain.send(considered(Reason::Priority));
     plain.send(JobInput::Start(Box::new(StartProposal { backfilled: true, ..proposal(7, None, &["n0"]) })));

@@ -369,7 +369,8 @@ impl SchedulerCore {
         });
         if !fresh {
             let rules = priority::Rules::new(&config.priority, &partitions, &view.nodes, now);
-            let rules = Arc::new(rules.with_qos(Arc::clone(&view.qos)).with_fair(fair).with_licenses(config.licenses.clone()));
+            let rules =
+                Arc::new(rules.with_qos(Arc::clone(&view.qos)).with_fair(fair).with_licenses(config.licenses.clone()));
             out.push(Effect::Publish(Some(Arc::clone(&rules))));
             let (partitions, nodes) = (self.seen.partitions, view.nodes.len());
             self.ranking = Some(Ranking { rules, config, partitions, nodes });

@@ -823,8 +823,7 @@ async fn add_energy(
 /// Takes over from what is stored of these runs what their controller does not know.
 async fn remember(link: &mut Link<'_>, cluster: i64, rows: &mut [JobRow]) -> Result<(), StoreError> {
     for some in rows.chunks_mut(CHUNK) {
-        let keys: Vec<[i64; 3]> =
-            some.iter().map(|row| [cluster, i64::from(row.job.0), signed(row.sluid.0)]).collect();
+        let keys: Vec<[i64; 3]> = some.iter().map(|row| [cluster, i64::from(row.job.0), signed(row.sluid.0)]).collect();
         let these = link.dialect().among(&["cluster", "job", "sluid"], &keys);
         let mut stored: BTreeMap<Sluid, JobRow> = BTreeMap::new();
         for row in &link.rows(Statement::built(format!("SELECT job, body FROM jobs WHERE {these}"))).await? {

@@ -125,12 +125,8 @@ mod tests {
         spec.gres.total = vec![count(Some("h100"), 2), count(Some("a100"), 1)];
         let node = AllocatedNode { name: "n1".into(), index: NodeIndex(0), share: NodeShare::default() };
         let mut runs = run(Allocation { nodes: vec![node], ..Allocation::default() }, Timestamp(0));
-        let share = |kind: &str| GresShare {
-            name: "gpu".into(),
-            kind: Some(kind.into()),
-            count: 1,
-            devices: CpuSet::new(),
-        };
+        let share =
+            |kind: &str| GresShare { name: "gpu".into(), kind: Some(kind.into()), count: 1, devices: CpuSet::new() };
         Arc::make_mut(&mut runs.allocation).nodes[0].share.gres = vec![share("h100"), share("a100")];
         record.phase = Phase::Running(runs);
         record.count_only(&TrackedTres::parse("gres/gpu:h100").unwrap().0);

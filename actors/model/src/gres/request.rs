@@ -142,13 +142,8 @@ impl GresRequest {
 
     /// Leaves types out that are not to be counted by themselves.
     pub fn count_only(&mut self, counts: impl Fn(&str, &str) -> bool) {
-        let lists = [
-            &mut self.per_node,
-            &mut self.gpus_per_node,
-            &mut self.total,
-            &mut self.per_task,
-            &mut self.per_socket,
-        ];
+        let lists =
+            [&mut self.per_node, &mut self.gpus_per_node, &mut self.total, &mut self.per_task, &mut self.per_socket];
         for one in lists.into_iter().flatten() {
             one.kind = one.kind.take().filter(|kind| counts(&one.name, kind));
         }

@@ -219,7 +219,8 @@ impl Rules {
         if weights.is_empty() {
             return Vec::new();
         }
-        let others = weights.iter().any(|(kind, _)| !matches!(kind, WeighedTres::Cpu | WeighedTres::Mem | WeighedTres::Node));
+        let others =
+            weights.iter().any(|(kind, _)| !matches!(kind, WeighedTres::Cpu | WeighedTres::Mem | WeighedTres::Node));
         let named = if others { self.amounts(job, [cpus, memory, nodes]) } else { BTreeMap::new() };
         let of = |name: String| named.get(&name).copied().unwrap_or(0);
         let all = |name: String| rank.tres.get(&name).copied().unwrap_or(0);

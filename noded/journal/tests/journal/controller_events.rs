@@ -32,8 +32,8 @@ use garrick_model::{
     reservation::{AccessList, Reservation, ReservationFlag},
     resources::{MemoryMib, MemoryRequest},
     spec::{
-        ArraySpec, Dependencies, Dependency, DependencyKind, Distribution, JobKind, JobSpec, NodeCount, OpenMode, ResourceLimit,
-        Sharing, SignalWarning,
+        ArraySpec, Dependencies, Dependency, DependencyKind, Distribution, JobKind, JobSpec, NodeCount, OpenMode,
+        ResourceLimit, Sharing, SignalWarning,
     },
     state::{ExitStatus, JobState, NodePower, PowerRequest, Reason, StepState},
     time::{TimeLimit, Timestamp},
@@ -487,6 +487,7 @@ pub fn version_1() -> Vec<ControllerEvent> {
                 hold: Some(HeldBy::LaunchFailure),
                 begin: Some(at(170)),
                 expedited: false,
+                at: None,
             },
         ],
     );

@@ -75,7 +75,7 @@ fn what_came_to_a_controllers_journal_of_version_1_later_reads_back() {
     assert_same(&read, &controller_events::expedited());
     let mut replayed = Replayed::default();
     read.iter().for_each(|event| replayed.apply(event).unwrap());
-    let left = &replayed.jobs[&garrick_model::ids::JobId(31)].earlier;
+    let left = &replayed.jobs[&JobId(31)].earlier;
     assert_eq!(left.iter().map(|hold| (hold.node.name.as_str(), hold.kept)).collect::<Vec<_>>(), [("n3", false)]);
 }
 
@@ -160,7 +160,7 @@ fn what_came_to_a_controllers_journal_of_version_1_after_that_reads_back() {
     assert_same(&read, &controller_events::preempted());
     let mut replayed = Replayed::default();
     read.iter().for_each(|event| replayed.apply(event).unwrap());
-    let run = replayed.jobs[&garrick_model::ids::JobId(41)].phase.run().unwrap();
+    let run = replayed.jobs[&JobId(41)].phase.run().unwrap();
     assert_eq!(run.preempted.as_ref().map(|mark| mark.by.0), Some(42));
 }
 
@@ -170,7 +170,7 @@ fn programs_of_the_site_in_a_controllers_journal_of_version_2_read_back() {
     assert_same(&read, &controller_events::site_programs());
     let mut replayed = Replayed::default();
     read.iter().for_each(|event| replayed.apply(event).unwrap());
-    let job = &replayed.jobs[&garrick_model::ids::JobId(71)];
+    let job = &replayed.jobs[&JobId(71)];
     assert!(matches!(job.phase, garrick_events::records::job::Phase::Over(..)), "its epilog has ended");
     assert_eq!(job.spec.mail.user.as_deref(), Some("b"));
 }
@@ -181,7 +181,7 @@ fn runs_that_leave_with_their_reservation_in_a_controllers_journal_of_version_1_
     assert_same(&read, &controller_events::leaving());
     let mut replayed = Replayed::default();
     read.iter().for_each(|event| replayed.apply(event).unwrap());
-    let run = replayed.jobs[&garrick_model::ids::JobId(41)].phase.run().unwrap();
+    let run = replayed.jobs[&JobId(41)].phase.run().unwrap();
     assert!(run.leave_by.is_some());
 }
 
@@ -191,7 +191,7 @@ fn runs_that_stand_still_in_a_controllers_journal_of_version_1_read_back() {
     assert_same(&read, &controller_events::suspended());
     let mut replayed = Replayed::default();
     read.iter().for_each(|event| replayed.apply(event).unwrap());
-    let run = replayed.jobs[&garrick_model::ids::JobId(41)].phase.run().unwrap();
+    let run = replayed.jobs[&JobId(41)].phase.run().unwrap();
     assert_eq!((run.stood().as_secs(), run.yielded().map(|other| other.by.0)), (50, Some(42)));
 }
 
@@ -202,7 +202,7 @@ fn runs_that_were_given_up_unfenced_in_a_controllers_journal_of_version_1_read_b
     let mut replayed = Replayed::default();
     read.iter().for_each(|event| replayed.apply(event).unwrap());
     let left = |job: u32| {
-        let unfenced = &replayed.jobs[&garrick_model::ids::JobId(job)].unfenced;
+        let unfenced = &replayed.jobs[&JobId(job)].unfenced;
         unfenced.iter().map(|left| left.node.as_str()).collect::<Vec<_>>()
     };
     assert_eq!((left(51), left(52)), (vec!["n3"], vec!["n2"]));
@@ -225,7 +225,7 @@ fn nodes_of_no_file_in_a_controllers_journal_of_version_1_read_back() {
 fn tasks_without_work_of_their_own_in_a_controllers_journal_of_version_1_read_back() {
     let read: Vec<ControllerEvent> = all(&sample("version-1-tasks.journal"));
     assert_same(&read, &controller_events::tasks());
-    let job = garrick_model::ids::JobId;
+    let job = JobId;
     for came in 1..=read.len() {
         let mut replayed = Replayed::default();
         read[..came].iter().for_each(|event| replayed.apply(event).unwrap());
@@ -307,7 +307,7 @@ fn crontabs_and_triggers_in_a_controllers_journal_of_version_2_read_back() {
     read.iter().for_each(|event| replayed.apply(event).unwrap());
     let crontabs: Vec<_> = replayed.crontabs.iter().map(|(uid, crontab)| (*uid, crontab.jobs.len())).collect();
     assert_eq!(crontabs, [(1001, 1)]);
-    let recurs = [81, 82].map(|job| replayed.jobs[&garrick_model::ids::JobId(job)].schedule().map(ToString::to_string));
+    let recurs = [81, 82].map(|job| replayed.jobs[&JobId(job)].schedule().map(ToString::to_string));
     assert_eq!(recurs, [Some("0,30 8-17 * * 1-5".to_owned()), None]);
     let due: Vec<_> = replayed.triggers.values().map(|trigger| (trigger.id, trigger.due.is_some())).collect();
     assert_eq!((due, replayed.last_trigger), (vec![(1, true), (2, false)], 3));
@@ -390,7 +390,7 @@ fn jobs_that_were_changed_while_they_waited_in_a_controllers_journal_of_version_
     assert_same(&read, &controller_events::revised());
     let mut replayed = Replayed::default();
     read.iter().for_each(|event| replayed.apply(event).unwrap());
-    let [array, task] = [71, 72].map(|job| &replayed.jobs[&garrick_model::ids::JobId(job)]);
+    let [array, task] = [71, 72].map(|job| &replayed.jobs[&JobId(job)]);
     assert_eq!((array.spec.work_bytes(), task.spec.work_bytes()), (16, 16), "both have the work as it was");
     assert_eq!((array.spec.name.as_str(), task.spec.name.as_str()), ("train \"it\"\n", "task"));
     assert_eq!((array.resolved.cpus, &task.resolved), (15, &array.resolved));
@@ -410,7 +410,7 @@ fn a_change_in_a_controllers_journal_of_version_1_means_what_it_meant() {
     let change = read.iter().position(|event| controller_events::name(event) == "Updated").unwrap();
     let mut replayed = Replayed::default();
     read[..=change].iter().for_each(|event| replayed.apply(event).unwrap());
-    let job = &replayed.jobs[&garrick_model::ids::JobId(11)];
+    let job = &replayed.jobs[&JobId(11)];
     let resolved = &job.resolved;
     assert_eq!(
         (resolved.partitions.as_slice(), resolved.time_limit),
@@ -719,7 +719,7 @@ fn nodes_that_are_powered_down_and_up_read_back() {
     assert_same(&read, &controller_events::powered());
     let mut replayed = Replayed::default();
     read.iter().for_each(|event| replayed.apply(event).unwrap());
-    let run = replayed.jobs[&garrick_model::ids::JobId(81)].phase.run().unwrap();
+    let run = replayed.jobs[&JobId(81)].phase.run().unwrap();
     assert_eq!(run.booting.iter().collect::<Vec<_>>(), ["n2"]);
     assert_eq!(run.addresses[0], "10.0.0.7:6818");
     assert_eq!(replayed.nodes["n5"].power.unwrap().state, garrick_model::state::NodePower::PoweredDown);
@@ -816,7 +816,7 @@ fn runs_with_numbers_in_a_controllers_journal_of_version_2_read_back() {
     assert_same(&read, &controller_events::numbered_runs());
     let mut replayed = Replayed::default();
     read.iter().for_each(|event| replayed.apply(event).unwrap());
-    let record = &replayed.jobs[&garrick_model::ids::JobId(83)];
+    let record = &replayed.jobs[&JobId(83)];
     assert_eq!(record.phase.end().map(|end| end.sluid), Some(Some(record.sluid)));
 }
 

@@ -30,6 +30,7 @@ use garrick_accountant::completion::Whence;
 use garrick_actors::log::{AppendError, Committed, FollowError, Follower, Log, answered, committed};
 use garrick_events::progress::Position;
 use garrick_kernel::files::FileError;
+use garrick_model::config::TrackedTres;
 use queue::{Queue, QueueError};
 use runs::{Runs, Wanted};
 use sinks::{Sink, Unwritten};

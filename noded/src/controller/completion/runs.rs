@@ -36,7 +36,13 @@ impl Runs {
         let state = value.copy()?;
         let rows = state.jobs.iter().map(|(_, record)| JobRow::of(cluster, record));
         let rows = rows.filter(|row| row.start.is_some() && !row.is_over());
-        Ok(Self { cluster: cluster.to_owned(), value, rows: rows.map(|row| (row.job, row)).collect(), wanted, tracked: TrackedTres::default() })
+        Ok(Self {
+            cluster: cluster.to_owned(),
+            value,
+            rows: rows.map(|row| (row.job, row)).collect(),
+            wanted,
+            tracked: TrackedTres::default(),
+        })
     }
 
     /// The same, with what the site counts (`AccountingStorageTRES`).

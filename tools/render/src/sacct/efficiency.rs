@@ -107,7 +107,9 @@ impl<'r> Efficiency<'r> {
                 percent(Some(share)),
                 memory(self.gpu_memory_kib)
             ),
-            None => format!("  {:<7}{:>12} used of {gpus} {things}: no use was seen, or none is measured here", "GPU", "-"),
+            None => {
+                format!("  {:<7}{:>12} used of {gpus} {things}: no use was seen, or none is measured here", "GPU", "-")
+            }
         }
     }
 

@@ -100,14 +100,7 @@ mod tests {
     use super::*;
 
     fn billed(weights: &str, terms: BilledTerms) -> u64 {
-        let tres = [
-            ("cpu", 8),
-            ("mem", 20_480),
-            ("node", 2),
-            ("gres/gpu", 3),
-            ("gres/gpu:H100", 3),
-            ("license/a", 2),
-        ];
+        let tres = [("cpu", 8), ("mem", 20_480), ("node", 2), ("gres/gpu", 3), ("gres/gpu:H100", 3), ("license/a", 2)];
         let what = tres.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
         BillingWeights::parse(weights).unwrap().billed(&what, terms)
     }
