@@ -373,7 +373,15 @@ impl Store {
                 Ok(id)
             })
             .await?;
-        beside(move || Draft::begin(Noted { id, stem }, &about)).await
+        let noted = Noted { id, stem };
+        let begun = noted.clone();
+        match beside(move || Draft::begin(begun, &about)).await {
+            Ok(draft) => Ok(draft),
+            Err(error) => {
+                self.forget_draft(&noted).await?;
+                Err(error)
+            }
+        }
     }
 
     /// Files that were not settled, the first one first.
@@ -385,8 +393,14 @@ impl Store {
     }
 
     /// Deletes what is in a file, in transactions of so many rows, and gives the file its name. See the module. The kind of what was
-    /// in it; `None`: the file was not whole, and nothing is deleted.
+    /// in it; `None`: the file was not whole, or its folder is not there, and nothing is deleted.
     pub(crate) async fn settle(&self, noted: &Noted, manner: Manner) -> Result<Option<(Kind, Settled)>, StoreError> {
+        let folder = noted.stem.folder().to_owned();
+        if !beside(move || folder.try_exists().map_err(failed(&folder))).await? {
+            let folder = noted.stem.folder().display();
+            tracing::warn!(%folder, "a file of the archive is not finished, and its folder is not there: it is done when it is");
+            return Ok(None);
+        }
         let stem = noted.stem.clone();
         let marks = beside(move || {
             let is_there = |path: PathBuf| path.try_exists().map_err(failed(&path));

@@ -375,3 +375,27 @@ fn scripts_that_an_interrupted_purge_left_are_archived_and_gone() {
         assert!(!store.has_old(&settings, now).await.unwrap());
     });
 }
+
+#[test]
+fn a_folder_that_is_away_is_waited_for_and_one_that_cannot_be_made_is_an_error() {
+    on_each(async |place| {
+        let store = without_steps(place).await;
+        let (folder, away) = (place.folder.join("archive"), place.folder.join("away"));
+        let settings = of_jobs(&folder);
+        let now = Timestamp(7 * HOUR + HOUR / 2);
+        let purge = Purge { settings: &settings, folder: &folder, now, zone: TimeZone::system() };
+        begin_purge(&store, &purge, At::OnDisk).await;
+        fs::rename(&folder, &away).unwrap();
+        store.purge(&PurgeSettings::default(), now).await.unwrap();
+        assert_eq!((left(&store).await.len(), store.unsettled().await.unwrap().len()), (7, 1));
+        fs::rename(&away, &folder).unwrap();
+        store.purge(&PurgeSettings::default(), now).await.unwrap();
+        assert_eq!(left(&store).await, [4, 5, 6, 7]);
+        assert_eq!(archived_jobs(&folder).len(), 3);
+        // Where a file stands no folder is made.
+        fs::write(place.folder.join("file"), "").unwrap();
+        let wrong = PurgeSettings { jobs: hours(1), ..of_jobs(&place.folder.join("file/archive")) };
+        assert!(matches!(store.purge(&wrong, Timestamp(9 * HOUR)).await, Err(StoreError::File(_))));
+        assert_eq!((left(&store).await.len(), store.unsettled().await.unwrap().len()), (4, 0), "nothing is deleted or noted");
+    });
+}

@@ -397,8 +397,7 @@ fn coordinators_change_nothing_where_the_site_says_so() {
         })
     };
     let coordinates = Action::AddCoordinators { accounts: vec!["a".to_owned()], users: vec!["cora".to_owned()] };
-    let change =
-        Change { actions: vec![Action::AddAccounts(accounts), user("cora"), coordinates], ..Change::default() };
+    let change = Change { actions: vec![Action::AddAccounts(accounts), user("cora"), coordinates] };
     apply_by(&rules, &mut entities, &change, &root, NOW).unwrap();
     let cora = Actor { name: "cora".to_owned(), believed: false };
     let add = Change::from(user("ann"));
