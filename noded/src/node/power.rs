@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn power_is_what_energy_grew_by_or_what_the_supply_says() {
-        let at = |secs| Timestamp::from_secs(1_795_868_431 + secs);
+        let at = |secs: i64| Timestamp::from_secs(1_795_868_431 + secs);
         let mut looks = Looks::begin(at(0));
         let first = looks.look(at(10), 1_000_000_000, None);
         assert_eq!(first, PowerReading { watts: 100, mean_watts: 100, joules: 1000, joules_before: 0, at: at(10) });

@@ -118,9 +118,16 @@ fn time_series_are_in_files_of_their_user_also_after_a_step_manager_was_killed()
     assert_eq!((wrong.code, wrong.err.lines().next()), (255, Some("sbatch: error: invalid --profile=foo option")));
 }
 
-/// Takes requests, until this process ends: their first lines, and the lines in them.
-fn server(listener: TcpListener) -> Arc<Mutex<Vec<(String, Vec<Point>)>>> {
-    let seen = Arc::<Mutex<Vec<(String, Vec<Point>)>>>::default();
+/// What was posted.
+struct Request {
+    /// The first line.
+    line: String,
+    points: Vec<Point>,
+}
+
+/// Takes requests, until this process ends.
+fn server(listener: TcpListener) -> Arc<Mutex<Vec<Request>>> {
+    let seen = Arc::<Mutex<Vec<Request>>>::default();
     let of_thread = Arc::clone(&seen);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -133,7 +140,7 @@ fn server(listener: TcpListener) -> Arc<Mutex<Vec<(String, Vec<Point>)>>> {
     seen
 }
 
-fn request(stream: &TcpStream) -> Option<(String, Vec<Point>)> {
+fn request(stream: &TcpStream) -> Option<Request> {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     loop {
@@ -149,7 +156,7 @@ fn request(stream: &TcpStream) -> Option<(String, Vec<Point>)> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some((head.lines().next()?.to_owned(), points(&String::from_utf8(body).ok()?)))
+    Some(Request { line: head.lines().next()?.to_owned(), points: points(&String::from_utf8(body).ok()?) })
 }
 
 #[test]
@@ -179,7 +186,7 @@ fn time_series_are_sent_to_a_server() {
     let seen = server(listener);
     let of = |job: &str, series: Series| -> Vec<Point> {
         let requests = seen.lock().unwrap();
-        let all = requests.iter().flat_map(|(_, points)| points);
+        let all = requests.iter().flat_map(|request| &request.points);
         all.filter(|point| point.job.to_string() == job && point.series == series).cloned().collect()
     };
     c.await_that("samples come", || {
@@ -192,7 +199,7 @@ fn time_series_are_sent_to_a_server() {
     }
     assert!(of(&usual, Series::Network).is_empty() && of(&asked, Series::Task).is_empty());
     assert!(Series::ALL.into_iter().all(|series| of(&none, series).is_empty()));
-    let lines: Vec<String> = seen.lock().unwrap().iter().map(|(line, _)| line.clone()).collect();
+    let lines: Vec<String> = seen.lock().unwrap().iter().map(|request| request.line.clone()).collect();
     assert!(lines.iter().all(|line| line == "POST /write?db=slurm HTTP/1.1"), "{lines:?}");
     let refused = c.sh(&format!("garrick profile {usual}"));
     assert!(refused.code == 1 && refused.err.contains(&format!("http://127.0.0.1:{port}")), "{refused:?}");

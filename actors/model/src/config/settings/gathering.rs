@@ -443,7 +443,10 @@ mod tests {
         assert_eq!((settings.usual.to_string(), settings.there.to_string()), ("All".into(), "Energy,Task".into()));
         let (config, said) = site(hdf5, None);
         assert_eq!(config.unwrap().gathering.profile(), None);
-        assert!(said.iter().any(|line| line.starts_with("/x/acct_gather.conf: warning: acct_gather.conf: cannot be read")), "{said:?}");
+        assert!(
+            said.iter().any(|line| line.starts_with("/x/acct_gather.conf: warning: acct_gather.conf: cannot be read")),
+            "{said:?}"
+        );
         for (text, wrong) in [
             ("# nothing\n", "/x/acct_gather.conf: error: ProfileHDF5Dir: is missing"),
             ("ProfileHDF5Dir=profiles\n", "/x/acct_gather.conf:1: error: ProfileHDF5Dir=profiles"),
