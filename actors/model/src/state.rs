@@ -62,6 +62,25 @@ impl JobState {
         }
     }
 
+    /// That of such a number, of which the low byte says it (Slurm's others are flags).
+    pub fn of_number(number: u32) -> Option<Self> {
+        const ALL: [JobState; 12] = [
+            JobState::Pending,
+            JobState::Running,
+            JobState::Suspended,
+            JobState::Completed,
+            JobState::Cancelled,
+            JobState::Failed,
+            JobState::Timeout,
+            JobState::NodeFail,
+            JobState::Preempted,
+            JobState::BootFail,
+            JobState::Deadline,
+            JobState::OutOfMemory,
+        ];
+        ALL.into_iter().find(|state| state.number() == number & 0xff)
+    }
+
     /// The long word for it, `RUNNING`.
     pub const fn word(self) -> &'static str {
         match self {

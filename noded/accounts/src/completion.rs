@@ -4,7 +4,7 @@
 
 use crate::{
     database::{
-        Connection, Statement, Value,
+        Connection, Row, Statement, Value,
         connect::{self, PATIENCE, Server, Watch},
         dialect::{Dialect, Table, There},
     },
@@ -94,7 +94,40 @@ pub struct CompletionRow {
     pub cpus: u64,
 }
 
+/// Rows that are read together.
+const PAGE: usize = 1000;
+
 impl CompletionRow {
+    /// Job, start and end: the key of the table.
+    pub fn key(&self) -> [i64; 3] {
+        [self.job.into(), self.start, self.end]
+    }
+
+    /// One of [`select`]. Slurm's own rows may lack what is empty here.
+    fn of(row: &Row) -> Result<Self, StoreError> {
+        let number = |column| row.number(column);
+        let small = |column| Ok::<u32, sqlx::Error>(u32::try_from(row.number(column)?).unwrap_or(u32::MAX));
+        let large = |column| Ok::<u64, sqlx::Error>(u64::try_from(row.number(column)?).unwrap_or(0));
+        let text = |column| row.text(column).map(str::to_owned);
+        Ok(Self {
+            position: Position::default(),
+            job: small(0)?,
+            start: number(1)?,
+            end: number(2)?,
+            uid: small(3)?,
+            user: text(4)?,
+            gid: small(5)?,
+            group: text(6)?,
+            name: text(7)?,
+            state: small(8)?,
+            partition: text(9)?,
+            limit: text(10)?,
+            nodes: text(11)?,
+            node_count: large(12)?,
+            cpus: large(13)?,
+        })
+    }
+
     fn values(&self) -> Vec<Value<'_>> {
         let number = |count: u64| Value::from(i64::try_from(count).unwrap_or(i64::MAX));
         let nodes = Some(Cow::Borrowed(self.nodes.as_str())).filter(|nodes| !nodes.is_empty());
@@ -180,6 +213,35 @@ impl CompletionStore {
         }
     }
 
+    /// The rows behind that key, as many as are read together; none: there are no more. Those that Slurm wrote are there too. Where there
+    /// is no table yet, nothing was recorded.
+    ///
+    /// # Errors
+    /// When the server is away, or does not let us read.
+    pub async fn page(&mut self, after: Option<[i64; 3]>) -> Result<Vec<CompletionRow>, StoreError> {
+        let (mut connection, (host, session)) = match self.connection.take() {
+            Some(known) => known,
+            None => {
+                let (mut connection, host) = self.server.reach().await?;
+                let session = connection.link().session().await?;
+                (connection, (host, session))
+            }
+        };
+        let mut link = connection.link();
+        let asked = Statement::built(select(link.dialect(), after));
+        let read = tokio::select! {
+            biased;
+            read = link.rows(asked) => read,
+            () = self.server.until_silent(host, session) => return Err(StoreError::Away("no answer".to_owned())),
+        };
+        let rows = match read {
+            Err(error) if connect::is_of_no_table(&error) => Vec::new(),
+            read => read?,
+        };
+        self.connection = Some((connection, (host, session)));
+        rows.iter().map(CompletionRow::of).collect()
+    }
+
     /// A connection, and where it leads.
     async fn connect(&self) -> Result<(Connection, Place), StoreError> {
         let (mut connection, host) = self.server.reach().await?;
@@ -200,6 +262,27 @@ async fn make_tables(connection: &mut Connection) -> Result<(), StoreError> {
         link.execute(Statement::built(table)).await?;
     }
     Ok(())
+}
+
+/// What [`CompletionRow::of`] reads. Slurm's table has numbers of other widths.
+fn select(dialect: Dialect, after: Option<[i64; 3]>) -> String {
+    let number = match dialect {
+        Dialect::MySql => "SIGNED",
+        Dialect::Sqlite | Dialect::Postgres => "BIGINT",
+    };
+    let text = |column: &str| match dialect {
+        // Text of a table of Slurm may be in another character set.
+        Dialect::MySql => format!("COALESCE(CONVERT({column} USING utf8mb4), '')"),
+        Dialect::Sqlite | Dialect::Postgres => format!("COALESCE({column}, '')"),
+    };
+    let columns = runs(dialect).columns.iter().map(|column| match *column {
+        "user_name" | "group_name" | "name" | "partition" | "`partition`" | "timelimit" | "nodelist" => text(column),
+        column => format!("CAST({column} AS {number})"),
+    });
+    let columns: Vec<String> = columns.collect();
+    let key = &COLUMNS[..3];
+    let behind = after.map(|place| format!(" WHERE {}", dialect.behind(key, &place))).unwrap_or_default();
+    format!("SELECT {} FROM jobcomp_table{behind} ORDER BY {} LIMIT {PAGE}", columns.join(", "), key.join(", "))
 }
 
 /// Together, or one by one where the table does not take them all.

@@ -4,6 +4,7 @@
 use super::*;
 use crate::testing::{Place, run};
 use garrick_database_servers::{Program, Server};
+use garrick_model::config::storage::Password;
 use std::sync::Arc;
 
 const LOG: LogId = LogId(1, u64::MAX);
@@ -156,4 +157,81 @@ fn a_server_that_is_away_gets_them_when_it_is_back() {
             assert_eq!(sum, "6");
         });
     }
+}
+
+/// A program that says who it is.
+fn program(place: &Place, text: &str) -> std::path::PathBuf {
+    let script = std::env::temp_dir().join(format!("password-{}-{}", std::process::id(), place.storage.database()));
+    garrick_kernel::scratch::put_program(&script, text);
+    script
+}
+
+#[test]
+fn a_program_tells_the_password_of_each_connection() {
+    on_each(async |place, server| {
+        let count = program(place, "").with_extension("count");
+        let text = |password: &str| format!("#!/bin/sh\necho x >> {}\necho '{password}'\n", count.display());
+        let script = program(place, &text(garrick_database_servers::PASSWORD));
+        let mut storage = place.storage.clone();
+        (storage.password, storage.password_script) = (Some(Password::new("wrong")), Some(script.clone()));
+        let mut store = CompletionStore::of(&storage).unwrap().unwrap();
+        let of = whence("maple", LOG);
+        store.put(&of, &[row(1, 1)]).await.unwrap();
+        store.put(&of, &[row(2, 2)]).await.unwrap();
+        assert_eq!(server.sql(storage.database(), "SELECT SUM(jobid) FROM jobcomp_table"), "3");
+        assert_eq!(std::fs::read_to_string(&count).unwrap().lines().count(), 1, "once for a connection");
+        for (text, said) in [
+            ("#!/bin/sh\necho hush; exit 3\n", "exit status: 3"),
+            ("#!/bin/sh\n", "prints no password"),
+            ("no program", "cannot be started"),
+        ] {
+            program(place, text);
+            let error = CompletionStore::of(&storage).unwrap().unwrap().put(&of, &[row(3, 3)]).await.unwrap_err();
+            let told = error.to_string();
+            assert!(matches!(error, StoreError::Away(_)) && told.contains(said) && !told.contains("hush"), "{told}");
+        }
+        program(place, &text("another"));
+        let refused = CompletionStore::of(&storage).unwrap().unwrap().put(&of, &[row(3, 3)]).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Refused { .. }), "{refused}");
+        std::fs::remove_file(script).unwrap();
+    });
+}
+
+#[test]
+fn what_was_recorded_is_read_in_pages_and_what_slurm_recorded_too() {
+    on_each(async |place, server| {
+        let mut store = open(place);
+        assert_eq!(store.page(None).await.unwrap(), [], "there is no table yet");
+        let mut store = open(place);
+        let mut never_ran = row(1, 7);
+        (never_ran.nodes, never_ran.name) = (String::new(), "\u{fc}x".into());
+        let rows: Vec<CompletionRow> =
+            std::iter::once(never_ran).chain((2..=1100).map(|at| row(at, 10_000 + at as u32))).collect();
+        store.put(&whence("maple", LOG), &rows).await.unwrap();
+        let partition = if server.sql(place.storage.database(), "SELECT VERSION()").contains("MariaDB") {
+            "`partition`"
+        } else {
+            "partition"
+        };
+        let theirs = format!(
+            "INSERT INTO jobcomp_table (jobid, uid, user_name, gid, group_name, name, state, {partition}, timelimit, starttime, \
+             endtime, nodecnt, proc_cnt) VALUES (8, 0, 'root', 0, 'root', 'x', 3, 'debug', '5', 4000000000, 4000000001, 1, 1)"
+        );
+        server.sql(place.storage.database(), &theirs);
+        let mut read = Vec::new();
+        let mut after = None;
+        loop {
+            let page = store.page(after).await.unwrap();
+            let Some(last) = page.last() else { break };
+            after = Some(last.key());
+            read.extend(page);
+        }
+        let told =
+            |row: &CompletionRow| (row.job, row.start, row.end, row.name.clone(), row.nodes.clone(), row.node_count);
+        let unnumbered = |row: &CompletionRow| CompletionRow { position: Position::default(), ..row.clone() };
+        assert_eq!(read.len(), 1101);
+        assert_eq!(read[0], unnumbered(&rows[0]));
+        assert_eq!(told(&read[1]), (8, 4_000_000_000, 4_000_000_001, "x".into(), String::new(), 1));
+        assert_eq!(read[2..], rows[1..].iter().map(unnumbered).collect::<Vec<_>>());
+    });
 }

@@ -2,9 +2,9 @@
 //! for as long as it is there: a second service that is given the same database waits. What writes is always what holds the lock,
 //! so a service that lost its connection cannot come in between.
 
-use super::{Connection, Link, Reader, Statement, error::StoreError};
+use super::{Connection, Link, Reader, Statement, error::StoreError, password::PasswordScript};
 use garrick_kernel::{files, users};
-use garrick_model::config::storage::{ServerAddress, Storage, StorageKind, StorageTls};
+use garrick_model::config::storage::{Password, ServerAddress, Storage, StorageKind, StorageTls};
 use sqlx::{
     Connection as _, MySqlPool, PgPool, SqliteConnection, SqlitePool,
     migrate::{MigrateError, Migration, MigrationType, Migrator},
@@ -111,6 +111,8 @@ pub(crate) async fn open_file_as_of(path: &Path, version: usize) -> Result<Conne
 pub(crate) struct Server {
     /// The server, and its backup.
     hosts: Vec<Host>,
+    /// Who knows the password where it is not written.
+    script: Option<PasswordScript>,
     /// While something takes long.
     pub(crate) watch: Watch,
 }
@@ -159,25 +161,31 @@ impl Server {
         };
         let hosts: Vec<Host> =
             [Some(&storage.host), storage.backup.as_ref()].into_iter().flatten().filter_map(host).collect();
-        Ok((!hosts.is_empty()).then_some(Self { hosts, watch }))
+        let script = storage.password_script.clone().map(PasswordScript::new);
+        Ok((!hosts.is_empty()).then_some(Self { hosts, script, watch }))
     }
 
     /// Connections for questions to the host of that number.
     pub(crate) fn readers(&self, host: usize) -> Readers {
-        match &self.hosts[host.min(self.hosts.len() - 1)].options {
+        match self.hosts[host.min(self.hosts.len() - 1)].options.with(self.told()) {
             Options::Postgres(options) => Readers::Postgres(
                 PgPoolOptions::new()
                     .max_connections(READERS)
                     .acquire_timeout(2 * self.watch.patience)
-                    .connect_lazy_with(options.clone()),
+                    .connect_lazy_with(options),
             ),
             Options::MySql(options) => Readers::MySql(
                 MySqlPoolOptions::new()
                     .max_connections(READERS)
                     .acquire_timeout(2 * self.watch.patience)
-                    .connect_lazy_with(options.clone()),
+                    .connect_lazy_with(options),
             ),
         }
+    }
+
+    /// The password that its program told last.
+    fn told(&self) -> Option<Password> {
+        self.script.as_ref().and_then(PasswordScript::told)
     }
 
     /// For messages.
@@ -194,7 +202,7 @@ impl Server {
         while failures < FAILURES {
             tokio::time::sleep(self.watch.every).await;
             let looked = timeout(self.watch.patience, async {
-                let mut connection = host.connect().await?;
+                let mut connection = host.connect(self.told()).await?;
                 match session {
                     Some(session) => doing(&mut connection.link(), session).await,
                     None => Ok(Doing::Works),
@@ -224,10 +232,13 @@ impl Server {
 
     /// Connects to the first host that answers, which has that number.
     pub(crate) async fn reach(&self) -> Result<(Connection, usize), StoreError> {
+        if let Some(script) = &self.script {
+            script.ask().await.map_err(|error| StoreError::Away(error.to_string()))?;
+        }
         let mut failures = Vec::new();
         for (number, host) in self.hosts.iter().enumerate() {
             let patience = self.watch.patience;
-            match timeout(patience, host.connect()).await {
+            match timeout(patience, host.connect(self.told())).await {
                 Ok(Ok(connection)) => return Ok((connection, number)),
                 Ok(Err(e)) if is_refusal(&e) => {
                     return Err(StoreError::Refused { server: host.name.clone(), cause: e });
@@ -240,11 +251,23 @@ impl Server {
     }
 }
 
+impl Options {
+    /// With that password, if there is one.
+    fn with(&self, password: Option<Password>) -> Self {
+        match (self, password) {
+            (Self::Postgres(options), Some(password)) => Self::Postgres(options.clone().password(password.reveal())),
+            (Self::MySql(options), Some(password)) => Self::MySql(options.clone().password(password.reveal())),
+            (Self::Postgres(options), None) => Self::Postgres(options.clone()),
+            (Self::MySql(options), None) => Self::MySql(options.clone()),
+        }
+    }
+}
+
 impl Host {
-    async fn connect(&self) -> Result<Connection, sqlx::Error> {
-        Ok(match &self.options {
-            Options::Postgres(options) => Connection::Postgres(sqlx::PgConnection::connect_with(options).await?),
-            Options::MySql(options) => Connection::MySql(sqlx::MySqlConnection::connect_with(options).await?),
+    async fn connect(&self, password: Option<Password>) -> Result<Connection, sqlx::Error> {
+        Ok(match self.options.with(password) {
+            Options::Postgres(options) => Connection::Postgres(sqlx::PgConnection::connect_with(&options).await?),
+            Options::MySql(options) => Connection::MySql(sqlx::MySqlConnection::connect_with(&options).await?),
         })
     }
 }
@@ -428,6 +451,16 @@ pub(crate) fn is_of_value(error: &sqlx::Error) -> bool {
         Some(of_mysql) => matches!(of_mysql.number(), 1264 | 1265 | 1292 | 1366 | 1406),
         // Data exceptions (Appendix A of PostgreSQL's manual).
         None => error.code().is_some_and(|code| code.starts_with("22")),
+    }
+}
+
+/// There is no such table.
+pub(crate) fn is_of_no_table(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else { return false };
+    match error.try_downcast_ref::<MySqlDatabaseError>() {
+        Some(of_mysql) => of_mysql.number() == 1146,
+        // Undefined table (Appendix A of PostgreSQL's manual).
+        None => error.code().is_some_and(|code| code == "42P01"),
     }
 }
 

@@ -6,6 +6,7 @@
 pub(crate) mod connect;
 pub mod dialect;
 pub mod error;
+mod password;
 
 use dialect::{Dialect, Table};
 use sqlx::{

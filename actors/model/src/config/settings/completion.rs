@@ -8,6 +8,7 @@ use crate::config::syntax::{
     report::SettingError,
     values::{self, Value},
 };
+use std::fmt;
 
 /// Where runs of jobs that are over are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,14 +101,15 @@ impl Default for ScriptSettings {
 }
 
 /// What is recorded where.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct CompletionSettings {
     /// `JobCompType`.
     pub kind: CompletionType,
     /// `JobCompLoc`: path of the file or program, URL of the server, path of the file with properties for Kafka, name or URL of the
     /// database. Set for every type but [`CompletionType::None`] and [`CompletionType::Lua`].
     pub location: Option<String>,
-    /// The server of the database: `JobCompHost`, `JobCompPort`, `JobCompUser`, `JobCompPass`, and what `JobCompLoc` says.
+    /// The server of the database: `JobCompHost`, `JobCompPort`, `JobCompUser`, `JobCompPass`, `JobCompPassScript`, and what
+    /// `JobCompLoc` says.
     pub storage: Storage,
     /// `JobCompParams=send_comment`.
     pub send_comment: bool,
@@ -117,6 +119,22 @@ pub struct CompletionSettings {
     pub kafka: KafkaSettings,
     /// Of `JobCompParams`, what is for programs.
     pub script: ScriptSettings,
+}
+
+impl fmt::Debug for CompletionSettings {
+    /// A URL without the password in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, location, storage, send_comment, send_script, kafka, script } = self;
+        f.debug_struct("CompletionSettings")
+            .field("kind", kind)
+            .field("location", &location.as_ref().map(|_| self.shown_location()))
+            .field("storage", storage)
+            .field("send_comment", send_comment)
+            .field("send_script", send_script)
+            .field("kafka", kafka)
+            .field("script", script)
+            .finish()
+    }
 }
 
 impl CompletionSettings {
@@ -153,6 +171,11 @@ impl CompletionSettings {
     /// Takes `JobCompPass`.
     pub(super) fn set_password(&mut self, text: &str) {
         self.storage.password = values::optional(text).map(|text| Password::new(&text));
+    }
+
+    /// Takes `JobCompPassScript`.
+    pub(super) fn set_password_script(&mut self, text: &str) -> Value<()> {
+        self.storage.set_password_script(text)
     }
 
     /// Takes `JobCompParams`. Returns a note about words that have no effect.
@@ -298,6 +321,8 @@ mod tests {
         assert_eq!((settings.storage.port(), settings.storage.user.as_deref()), (3307, Some("slurm")));
         assert!(!format!("{settings:?}").contains("secret"));
         let by_url = of("jobcomp/mysql", Some("postgresql://slurm:se%40cret@db1:5433/jobs")).unwrap();
+        let debugged = format!("{by_url:?}");
+        assert!(!debugged.contains("cret") && debugged.contains("postgresql://slurm@db1:5433/jobs"), "{debugged}");
         assert_eq!((by_url.storage.kind, by_url.storage.database()), (StorageKind::Postgres, "jobs"));
         assert_eq!(by_url.storage.password.as_ref().map(Password::reveal), Some("se@cret"));
         assert_eq!(by_url.shown_location(), "postgresql://slurm@db1:5433/jobs");
@@ -306,7 +331,9 @@ mod tests {
             ("http://elastic:se@cret@es1/jobs", "http://elastic@es1/jobs"),
             ("es1:9200/jobs/a@b", "es1:9200/jobs/a@b"),
         ] {
-            assert_eq!(of("jobcomp/elasticsearch", Some(location)).unwrap().shown_location(), shown);
+            let settings = of("jobcomp/elasticsearch", Some(location)).unwrap();
+            assert_eq!(settings.shown_location(), shown);
+            assert!(!format!("{settings:?}").contains("cret"), "{settings:?}");
         }
         assert_eq!(of("jobcomp/filetxt", Some("/log/a:b@c")).unwrap().shown_location(), "/log/a:b@c");
         for wrong in ["sqlite:///srv/jobs.db", "oracle://h/x", "a/b"] {

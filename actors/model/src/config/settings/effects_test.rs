@@ -98,6 +98,7 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("JobCompPort", "jobs_that_are_over_are_rows_of_a_database_that_may_be_away"),
     ("JobCompUser", "jobs_that_are_over_are_rows_of_a_database_that_may_be_away"),
     ("JobCompPass", "jobs_that_are_over_are_rows_of_a_database_that_may_be_away"),
+    ("JobCompPassScript", "a_program_prints_the_password_for_each_connection"),
     ("JobCompParams", "a_document_has_the_script_and_the_comment_where_the_site_wants_them"),
     ("AccountingStoreFlags", "scripts_and_environments_are_kept_where_the_site_wants_them"),
     ("AccountingStorageType", "what_jobs_came_to_is_found_and_survives_kills"),

@@ -236,7 +236,8 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         c.completion.set_password(text);
         Ok(None)
     }, "the password for the database of ended jobs"),
-    Key::not_yet("JobCompPassScript", "").shown(Show::Hidden),
+    Key::honoured("JobCompPassScript", "", |c, text| c.completion.set_password_script(text).map(|()| None),
+        "a program that prints the password for the database of ended jobs, in place of `JobCompPass`"),
     Key::honoured("JobCompPort", "0", |c, text| c.completion.set_port(text).map(|()| None),
         "port of the database server for ended jobs; 0: its usual one")
         .shown(Show::AsWritten),

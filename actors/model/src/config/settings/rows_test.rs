@@ -14,7 +14,7 @@ use crate::testing::assert_page;
 use std::{collections::BTreeSet, fmt::Write as _};
 
 /// Honoured, and shown with another key or not at all.
-const SHOWN_ELSEWHERE: [&str; 11] = [
+const SHOWN_ELSEWHERE: [&str; 12] = [
     "ControlAddr",
     "ControlMachine",
     "DefCpuPerGPU",
@@ -23,6 +23,7 @@ const SHOWN_ELSEWHERE: [&str; 11] = [
     "DefMemPerNode",
     "GresTypes",
     "JobCompPass",
+    "JobCompPassScript",
     "MaxMemPerCPU",
     "MaxMemPerNode",
     "PrologEpilogTimeout",

@@ -126,6 +126,8 @@ pub struct Storage {
     pub user: Option<String>,
     /// `StoragePass`.
     pub password: Option<Password>,
+    /// `JobCompPassScript`: a program that prints the password. It runs for each connection, and holds before one that is written.
+    pub password_script: Option<PathBuf>,
     /// `StorageLoc`.
     pub location: Option<String>,
     /// `StorageParameters`, as it was written.
@@ -143,6 +145,7 @@ impl Default for Storage {
             port: None,
             user: None,
             password: None,
+            password_script: None,
             location: None,
             parameters: None,
             tls: StorageTls::default(),
@@ -255,6 +258,16 @@ impl Storage {
 
     pub(in crate::config) fn set_password(&mut self, text: &str) {
         self.password = (!text.is_empty()).then(|| Password::new(text));
+    }
+
+    pub(in crate::config) fn set_password_script(&mut self, text: &str) -> Value<()> {
+        let script = values::optional(text).map(PathBuf::from);
+        if script.as_deref().is_some_and(|script| !script.is_absolute()) {
+            return Err(SettingError::new(format!("\"{text}\" is not an absolute path"))
+                .suggest("the path of a program that prints the password"));
+        }
+        self.password_script = script;
+        Ok(())
     }
 
     /// `StorageParameters`: what of it has no effect yet comes back.
