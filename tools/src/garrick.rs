@@ -6,9 +6,10 @@ use crate::{
     manual::find,
     options::getopt,
     output::{self, Console},
+    programs,
     query::{arguments, cat, profile, records, sacct::used},
     share,
-    site::{SiteError, certs, check, down, init, install, programs, run, status, token, up, why, words::TABLE},
+    site::{SiteError, certs, check, down, init, install, run, status, token, up, why, words::TABLE},
 };
 use std::{ffi::OsString, os::unix::process::CommandExt as _, process::Command};
 

@@ -8,6 +8,7 @@
 //! | `control` | `scancel`, `scontrol`, `sacctmgr`, `strigger`, `stail` |
 //! | `graph`, `step_lists` | graphs and lists of steps |
 //! | `executable` | which files are programs, and where they are in `PATH` |
+//! | `programs` | where other programs of Garrick are |
 //! | `batch_script` | finding and checking a batch script |
 //! | `waiting` | what a command does while it waits |
 //! | `garrick`, `site` | `garrick`, and its commands for a cluster and a site |
@@ -30,6 +31,7 @@ mod journal;
 mod manual;
 use garrick_options as options;
 pub mod output;
+mod programs;
 mod query;
 mod share;
 mod site;

@@ -23,6 +23,8 @@ pub enum Action {
     Serve,
     /// Make configuration-independent state: the cluster's CA and identities (`noded init`).
     Init,
+    /// Print the runs that job completion has recorded in a database (`noded completed`, for `sacct --completion`) and end.
+    ShowCompleted,
     /// Print what the machine has (`-C`) and end.
     ShowHardware,
     /// Print the node's generic resources (`-G`) and end.
@@ -100,7 +102,7 @@ pub enum OptionError {
 /// Help text for one of the program's names.
 pub fn help(program: &str) -> String {
     let roles = if program == "noded" {
-        "  --role ROLES       controller, node, accounting, or controller,node (the default)\n  init               create the cluster's keys and identities, then end\n"
+        "  --role ROLES       controller, node, accounting, or controller,node (the default)\n  init               create the cluster's keys and identities, then end\n  completed          print the runs that JobCompType has recorded in a database, then end\n"
     } else {
         ""
     };
@@ -209,6 +211,8 @@ pub fn parse(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
             }
         } else if word == "init" {
             o.action = Action::Init;
+        } else if word == "completed" {
+            o.action = Action::ShowCompleted;
         } else {
             return Err(OptionError::Unknown(word));
         }

@@ -111,6 +111,8 @@ fn what_jobs_came_to_is_found_and_survives_kills() {
     let runs = rows(&c, &requeued, "n1.sock", |jobs| over(2)(jobs) && jobs[1].steps.len() >= 2);
     assert!(runs[0].row.requeued && !runs[1].row.requeued && runs[0].row.sluid < runs[1].row.sluid);
     assert_eq!((runs[1].row.state, runs[1].row.restarts), (JobState::Completed, 1));
+    // Each run has a submission of its own.
+    assert!(runs[0].row.submit < runs[1].row.submit && runs[0].row.end.unwrap() <= runs[1].row.submit, "{runs:?}");
     let tasks = rows(&c, &array, "ctl.sock", over(3));
     let mut ends: Vec<(u32, JobState)> =
         tasks.iter().map(|task| (task.row.array_task.unwrap().index, task.row.state)).collect();

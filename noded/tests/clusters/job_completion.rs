@@ -55,7 +55,14 @@ fn rows_of(program: Program, name: &str, lines: impl Fn(&Server) -> String) {
     c.await_that("it is recorded", || !waiting_for_table(&server) && sql(names) == "first");
     assert_eq!(sql("SELECT state FROM jobcomp_table"), "5");
     assert_eq!(sql("SELECT jobid FROM jobcomp_table"), first);
+    let shown = |options: &str| c.sh(&format!("sacct --completion --noheader --parsable2 {options}"));
+    assert_eq!(shown("-o jobid,jobname,state,nodelist,ncpus").ok().out, format!("{first}|first|FAILED|n1|1\n"));
+    assert_eq!(shown("--name=first -o jobid").ok().out, format!("{first}\n"));
+    assert_eq!(shown("--name=other -o jobid").ok().out, "");
+    assert_eq!(shown("-o user,uid").ok().out.matches('|').count(), 1);
     server.kill();
+    let away = shown("-o jobid");
+    assert!(away.code == 1 && away.err.contains("the database is away"), "{away:?}");
     let forgotten = job(&c, "forgotten");
     await_saved(&c, "forgotten");
     await_forgotten(&c, &forgotten);
@@ -92,6 +99,30 @@ fn jobs_that_are_over_are_rows_of_a_database_that_may_be_away() {
             "JobCompType=jobcomp/mysql\nJobCompLoc=postgresql://{USER}:{password}@127.0.0.1:{port}/slurm_jobcomp_db"
         )
     });
+}
+
+#[test]
+fn a_program_prints_the_password_for_each_connection() {
+    let Some(server) = Server::start(Program::MariaDb) else { return };
+    server.create_database("slurm_jobcomp_db");
+    let c = Cluster::up_with("comp-password", &ONE, |c| {
+        c.script("password", "#!/bin/sh\necho not ready yet >&2\nexit 1\n");
+        format!(
+            "JobCompType=jobcomp/mysql\nJobCompHost=127.0.0.1\nJobCompPort={}\nJobCompUser={USER}\nJobCompPass=wrong\n\
+             JobCompPassScript={}/password",
+            server.port,
+            c.work.display()
+        )
+    });
+    job(&c, "first");
+    let failure = format!("{}/password failed with exit status: 1", c.work.display());
+    c.await_that("its failure is logged", || c.logs().contains(&failure));
+    // It is asked again, and what it says then counts.
+    c.script("password", &format!("#!/bin/sh\necho '{PASSWORD}'\n"));
+    let names = "SELECT name FROM jobcomp_table ORDER BY jobid";
+    c.await_that("it is recorded", || !waiting_for_table(&server) && server.sql("slurm_jobcomp_db", names) == "first");
+    assert!(!c.logs().contains(PASSWORD) && !c.sh("scontrol show config").ok().out.contains("password"));
+    c.down();
 }
 
 #[test]

@@ -104,6 +104,52 @@ fn short_steps_of_arrays_and_lists_have_what_they_used() {
     }
 }
 
+/// Seconds of `cpu=00:00:01` in a list of TRES.
+#[track_caller]
+fn cpu_secs(list: &str) -> u64 {
+    let time = list.split(',').find_map(|word| word.strip_prefix("cpu=")).unwrap_or_else(|| panic!("cpu in {list:?}"));
+    time.split(':').fold(0, |secs, part| secs * 60 + part.parse::<u64>().unwrap_or_else(|_| panic!("{list:?}")))
+}
+
+/// Each holds 64 MiB, works for more than a second of CPU time, and writes 3 MB. No command waits for them.
+#[test]
+fn tasks_of_arrays_and_scripts_have_the_cpu_time_memory_and_bytes_that_they_used() {
+    if !is_root() {
+        return eprintln!("skipped: what tasks read and write is counted at their ends by root alone");
+    }
+    let c = Cluster::up("pooled-usage", TWO);
+    let w = c.work.display();
+    let works = "printf -v held '%67108864s' ''\n\
+                 until read -ra now < /proc/$$/stat; (( now[13] >= 110 )); do for ((n = 0; n < 10000; n++)); do :; done; done\n";
+    let text = format!(
+        "#!/bin/bash\n{works}head -c 3000000 /dev/zero > {w}/out-$SLURM_STEP_ID-$SLURM_STEP_ARRAY_TASK_ID\n: $held\n"
+    );
+    let task = c.script("task", &text);
+    let task = task.display();
+    let script = format!(
+        "srun --async --array=1-2 -o /dev/null {task}; srun --batch -o /dev/null {task}; srun --async -n1 -o /dev/null true; swait"
+    );
+    let sent = c.run("sbatch", &["--parsable", "-n2", "-o", "/dev/null", "--wrap", &script]).ok();
+    let job = sent.out.trim().to_owned();
+    c.await_state(&job, "COMPLETED");
+    let fields = "jobid,tresusageouttot,tresusageintot,tresusageinmax,maxrssnode,state";
+    let lines = recorded(&c, &format!("-j {job} -o {fields}"), 5);
+    let of = |step: &str| {
+        let step = format!("{job}.{step}");
+        lines.iter().find(|line| line[0] == step).unwrap_or_else(|| panic!("{step} in {lines:?}"))
+    };
+    for step in ["0_1", "0_2", "1"] {
+        let line = of(step);
+        let written = amount(&line[1], "fs/disk");
+        assert!((3_000_000..3_001_000).contains(&written), "{line:?}");
+        assert!(cpu_secs(&line[2]) >= 1, "{line:?}");
+        assert!(amount(&line[3], "mem") > 64 << 10, "{line:?}");
+        assert!(line[4].starts_with('n') && line[5] == "COMPLETED", "{line:?}");
+    }
+    let idle = of("2");
+    assert!(cpu_secs(&idle[2]) == 0 && amount(&idle[3], "mem") < 64 << 10, "{idle:?}");
+}
+
 /// A step that uses 42 joules, on a machine whose counter of them then begins anew.
 #[test]
 fn the_energy_of_nodes_is_that_of_the_steps_on_them() {

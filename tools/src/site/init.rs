@@ -1,10 +1,11 @@
 //! `garrick init`: writes a configuration and creates the cluster's keys. The daemon program, which has the cryptography, creates
 //! the keys; this module only writes the file and calls that program.
 
-use super::{SiteError, conf, home::Home, programs, up};
+use super::{SiteError, conf, home::Home, up};
 use crate::{
     options::table::Arg,
     output::{self, Console},
+    programs,
     query::arguments::{self, Outcome, Table, option},
 };
 use std::{

@@ -1,10 +1,11 @@
 //! `garrick install`: the files of an installation, named as Slurm names them. Commands are one program under many names;
 //! each daemon name is an executable file of its own, so that `/proc/PID/exe` and process lists tell them apart.
 
-use super::{SiteError, programs};
+use super::SiteError;
 use crate::{
     options::table::Arg,
     output::{self, Console},
+    programs,
     query::arguments::{self, Outcome, Table, option},
 };
 use std::{

@@ -6,7 +6,6 @@
 //! | [`home`] | where an embedded cluster's files are |
 //! | [`conf`] | the `slurm.conf` that is written for it |
 //! | [`doors`] | one daemon asked at its own door |
-//! | [`programs`] | where other programs of Garrick are |
 //! | [`processes`] | which of its processes run: started, found, ended |
 //! | [`up`], [`down`], [`status`] | start, end, list them |
 //! | [`run`] | submit a script and stay with it |
@@ -26,7 +25,6 @@ pub mod home;
 pub mod init;
 pub mod install;
 pub mod processes;
-pub mod programs;
 pub mod run;
 pub mod status;
 pub mod token;
@@ -54,7 +52,7 @@ pub enum SiteError {
     },
     /// A program is not where it should be.
     #[error(transparent)]
-    Program(#[from] programs::ProgramError),
+    Program(#[from] crate::programs::ProgramError),
     /// A daemon did not come to serve.
     #[error("{name} did not start: {why}{log}")]
     Start {

@@ -7,11 +7,11 @@ use super::{
     home::Home,
     install,
     processes::{self, Process},
-    programs,
 };
 use crate::{
     options::table::Arg,
     output::{self, Console},
+    programs,
     query::arguments::{self, Outcome, Table, option},
 };
 use garrick_asking::cluster::Cluster;

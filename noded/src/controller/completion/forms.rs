@@ -10,6 +10,7 @@ use garrick_accounts::{
 use garrick_events::{progress::Position, records::job::JobRecord};
 use garrick_model::{
     patterns::default_output,
+    state::JobState,
     time::{TimeLimit, Timestamp},
     visible::written_out,
 };
@@ -91,6 +92,32 @@ fn minutes(limit: TimeLimit) -> String {
         TimeLimit::Unlimited => "UNLIMITED".to_owned(),
         TimeLimit::Secs(secs) => secs.div_ceil(60).to_string(),
     }
+}
+
+/// A line for a row of a database: the keys of [`Completed::line`] of which the table has something. It has no time of submission:
+/// Slurm 22.05's sacct shows the start in its place.
+pub(super) fn line_of(row: &CompletionRow, zone: &TimeZone) -> String {
+    let state = JobState::of_number(row.state).map_or_else(|| row.state.to_string(), |state| state.word().to_owned());
+    let at = |secs: i64| Timestamp::from_secs(secs).text(zone);
+    let line = format!(
+        "JobId={} UserId={}({}) GroupId={}({}) Name={} JobState={state} Partition={} TimeLimit={} StartTime={} EndTime={} \
+         NodeList={} NodeCnt={} ProcCnt={} SubmitTime={}",
+        row.job,
+        row.user,
+        row.uid,
+        row.group,
+        row.gid,
+        row.name,
+        row.partition,
+        row.limit,
+        at(row.start),
+        at(row.end),
+        row.nodes,
+        row.node_count,
+        row.cpus,
+        at(row.start),
+    );
+    format!("{}\n", written_out(&line))
 }
 
 fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {

@@ -9,6 +9,7 @@
 //! | [`queue`] | those that wait to be written |
 //! | [`forms`] | how a run is written |
 //! | [`sinks`] | where to |
+//! | [`recorded`] | what a database has of them |
 //! | [`scripts`], [`lua`], `kafka` | those that need a program, a script or a library at work |
 
 pub mod forms;
@@ -16,6 +17,7 @@ pub mod forms;
 pub mod kafka;
 pub mod lua;
 pub mod queue;
+pub mod recorded;
 pub mod runs;
 #[cfg(test)]
 mod runs_test;

@@ -1,4 +1,5 @@
-//! Runs as `sacct --completion` shows them: lines of the text file of `jobcomp/filetxt`, Garrick's or Slurm's.
+//! Runs as `sacct --completion` shows them: lines of the text file of `jobcomp/filetxt`, Garrick's or Slurm's, or of what
+//! `noded completed` prints of a database.
 
 use crate::field_table::{self, Kind};
 use std::collections::BTreeMap;
@@ -40,13 +41,34 @@ const KEYS: [&str; 27] = [
     "ExitCode",
 ];
 
+/// The name of the user alone, beside the keys.
+const USER: &str = "User";
+
 /// A run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run(BTreeMap<&'static str, String>);
 
+/// What is recorded where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In a text file.
+    File,
+    /// In a database: Slurm shows a user by his name alone then.
+    Database,
+}
+
 impl Run {
     /// Of a line; `None`: it is none of a run.
-    pub fn of(line: &str) -> Option<Self> {
+    pub fn of(line: &str, from: Source) -> Option<Self> {
+        let mut run = Self::of_line(line)?;
+        if from == Source::Database {
+            let name = run.value("UserId").rsplit_once('(').map(|(name, _)| name.to_owned());
+            run.0.insert(USER, name.unwrap_or_default());
+        }
+        Some(run)
+    }
+
+    fn of_line(line: &str) -> Option<Self> {
         let mut rest = line.strip_prefix("JobId=")?;
         let mut values = BTreeMap::new();
         let mut key = "JobId";
@@ -148,7 +170,7 @@ static FIELDS: &[Field] = &[
     field_table::text("Timelimit", 10, |run| run.value("TimeLimit").to_owned()),
     number("UID", 6, |run| run.uid().map_or_else(String::new, |uid| uid.to_string())),
     // As Slurm shows it.
-    field_table::text("User", 9, |run| run.value("UserId").to_owned()),
+    field_table::text("User", 9, |run| run.0.get(USER).map_or_else(|| run.value("UserId"), String::as_str).to_owned()),
     field_table::text("WCKey", 10, |run| run.value("WcKey").to_owned()),
     field_table::text("WorkDir", 20, |run| run.value("WorkDir").to_owned()),
 ];
@@ -180,7 +202,7 @@ mod tests {
 
     fn shown(line: &str, format: &str) -> String {
         let mut out = Vec::new();
-        let run = Run::of(line).unwrap();
+        let run = Run::of(line, Source::File).unwrap();
         let columns = columns(format).unwrap();
         Setting::Parsable2("|".to_owned()).row(&mut out, &columns, |shown| shown(&run)).unwrap();
         String::from_utf8(out).unwrap()
@@ -199,9 +221,15 @@ mod tests {
     }
 
     #[test]
+    fn a_row_of_a_database_names_its_user_without_a_number() {
+        let run = Run::of(LINE, Source::Database).unwrap();
+        assert_eq!((run.uid(), run.0.get(USER).map(String::as_str)), (Some(0), Some("root")));
+    }
+
+    #[test]
     fn what_is_no_line_of_a_run_is_none() {
-        assert_eq!(Run::of("# moved away"), None);
-        assert_eq!(Run::of("JobId=5").unwrap().job(), Some(5));
-        assert_eq!(Run::of("JobId=5 UserId=alice").unwrap().uid(), None);
+        assert_eq!(Run::of("# moved away", Source::File), None);
+        assert_eq!(Run::of("JobId=5", Source::File).unwrap().job(), Some(5));
+        assert_eq!(Run::of("JobId=5 UserId=alice", Source::File).unwrap().uid(), None);
     }
 }
