@@ -43,6 +43,8 @@ pub enum QosPreemptMode {
     Cancel,
     /// `WITHIN`: jobs of the same QOS too.
     Within,
+    /// `PRIORITY`: only by jobs of a higher priority.
+    Priority,
 }
 
 /// A quality of service.

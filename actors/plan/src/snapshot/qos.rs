@@ -43,7 +43,7 @@ impl Qos {
             yielding: Yielding {
                 mode: modes.into_iter().find(|(mode, _)| has(*mode)).map(|(_, mode)| mode),
                 within: has(QosPreemptMode::Within),
-                by_priority: false,
+                by_priority: has(QosPreemptMode::Priority),
                 grace: Duration::from_secs(record.grace_secs),
             },
             exempt: record.preempt_exempt_secs.map(Duration::from_secs),

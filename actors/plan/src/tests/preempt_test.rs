@@ -12,6 +12,10 @@ use crate::{
 };
 use garrick_model::{
     config::{PreemptMode, PreemptType},
+    entities::{
+        Entities,
+        qos::{QosPreemptMode, QosRecord},
+    },
     ids::{JobId, NodeIndex, Sluid},
     node_shape::NodeShare,
     resources::{CpuSet, MemoryMib},
@@ -402,6 +406,23 @@ fn within_a_qos_jobs_preempt_each_other_and_with_priority_only_the_higher_the_lo
     assert_eq!(named(&plan(&all, NOW)), [50]);
     all.policy.preempt.by_priority = true;
     assert!(named(&plan(&all, NOW)).is_empty());
+}
+
+#[test]
+fn a_qos_says_that_only_higher_priorities_preempt_its_jobs() {
+    let record = |modes: &[QosPreemptMode]| {
+        let mut normal = QosRecord::new(1, "normal");
+        normal.preempt_mode = modes.iter().copied().collect();
+        Entities { qos: [("normal".to_owned(), normal)].into(), ..Entities::default() }
+    };
+    let yielding = |modes: &[QosPreemptMode]| {
+        let table = QosTable::of_entities(&record(modes));
+        let yielding = table.all().next().unwrap().yielding;
+        (yielding.mode, yielding.by_priority)
+    };
+    assert_eq!(yielding(&[QosPreemptMode::Cancel]), (Some(PreemptMode::Cancel), false));
+    let both = yielding(&[QosPreemptMode::Cancel, QosPreemptMode::Priority]);
+    assert_eq!(both, (Some(PreemptMode::Cancel), true));
 }
 
 #[test]

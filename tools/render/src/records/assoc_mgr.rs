@@ -245,6 +245,7 @@ const fn preempt_word(mode: QosPreemptMode) -> &'static str {
         QosPreemptMode::Requeue => "REQUEUE",
         QosPreemptMode::Cancel => "CANCEL",
         QosPreemptMode::Within => "WITHIN",
+        QosPreemptMode::Priority => "PRIORITY",
     }
 }
 

@@ -78,6 +78,7 @@ pub const fn preempt_mode(mode: QosPreemptMode) -> &'static str {
         QosPreemptMode::Requeue => "requeue",
         QosPreemptMode::Cancel => "cancel",
         QosPreemptMode::Within => "within",
+        QosPreemptMode::Priority => "priority",
     }
 }
 

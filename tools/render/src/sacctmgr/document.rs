@@ -326,13 +326,13 @@ const fn qos_flag(flag: QosFlag) -> &'static str {
     }
 }
 
-/// The words for modes that the document has: there is none for `within`.
+/// The words for modes that the document has: there is none for `within` and `priority`.
 fn preempt_modes(qos: &QosRecord) -> Vec<&'static str> {
     let word = |mode: &QosPreemptMode| match mode {
         QosPreemptMode::Suspend => Some("SUSPEND"),
         QosPreemptMode::Requeue => Some("REQUEUE"),
         QosPreemptMode::Cancel => Some("CANCEL"),
-        QosPreemptMode::Within => None,
+        QosPreemptMode::Within | QosPreemptMode::Priority => None,
     };
     match qos.preempt_mode.len() {
         0 => vec!["DISABLED"],

@@ -104,9 +104,6 @@ impl Session<'_> {
         if cluster == ClusterEdit::default() && edit == AssocEdit::default() {
             return self.nothing_to_set();
         }
-        if edit.reset_usage {
-            return self.fail("sacctmgr: error: RawUsage of a cluster: not supported yet\n");
-        }
         let settings = settings(&cluster, &edit);
         let change = Action::ModifyClusters { names, cluster, edit };
         self.carry_out(

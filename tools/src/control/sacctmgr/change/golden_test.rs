@@ -10,7 +10,10 @@ use garrick_accounts::{
     records::{RecordsReply, RecordsRequest},
 };
 use garrick_asking::accounting::AccountsError;
-use garrick_model::{entities::Entities, time::Timestamp};
+use garrick_model::{
+    entities::{Entities, qos::QosPreemptMode},
+    time::Timestamp,
+};
 use std::{collections::VecDeque, io};
 
 const NOW: Timestamp = Timestamp(1_000_000);
@@ -175,6 +178,20 @@ fn past_use_is_reset_beside_whatever_else_is_set() {
     let said = memory.run("sacctmgr -i modify account astro set rawusage=0");
     assert_eq!(said, "No cluster specified, resetting on local cluster cluster\n[exit 0]\n");
     assert_eq!(account(&memory, "astro").usage_reset, Some(NOW));
+    // Of all that is on a cluster.
+    let said = memory.run("sacctmgr -i modify cluster cluster set rawusage=0");
+    assert!(said.ends_with("[exit 0]\n"), "{said}");
+    assert_eq!(account(&memory, "root").usage_reset, Some(NOW));
+    let said = memory.run("sacctmgr -i modify cluster cluster set rawusage=5");
+    assert!(said.contains("Raw usage can only be set to 0 (zero)") && said.ends_with("[exit 1]\n"), "{said}");
+}
+
+#[test]
+fn a_qos_may_be_preempted_by_priority() {
+    let mut memory = dumped();
+    let said = memory.run("sacctmgr -i modify qos low set preemptmode=cancel,priority");
+    assert!(said.ends_with("[exit 0]\n"), "{said}");
+    assert_eq!(memory.entities.qos["low"].preempt_mode, [QosPreemptMode::Cancel, QosPreemptMode::Priority].into());
 }
 
 /// Not recorded of Slurm but for what is in the file: what sacctmgr(1) says.
@@ -323,6 +340,11 @@ Are you sure you want to continue? (You have 30 seconds to decide)
 (N/y): \nAborted\n Nothing new added.\n[exit 0]\n";
     assert_eq!(refused, expected);
     let less = "Cluster - copy\nParent - root\nAccount - chem:Fairshare=2\n";
+    let mut unasked = dumped();
+    loaded(&mut unasked, "sacctmgr -i load f.cfg", COPY);
+    let said = loaded(&mut unasked, "sacctmgr -i load clean file=f.cfg", less);
+    assert!(!said.contains("Are you sure") && said.ends_with("[exit 0]\n"), "{said}");
+    assert_eq!(unasked.entities.living("copy").count(), 3);
     memory.typed.clear();
     let said = loaded(&mut memory, "printf 'yy' | sacctmgr load f.cfg clean", less);
     assert!(said.ends_with("[exit 0]\n"), "{said}");

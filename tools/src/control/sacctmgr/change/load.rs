@@ -83,7 +83,7 @@ fn carry_out(asked: &Asked<'_>, text: &str, immediate: bool, world: &mut dyn Wor
             (flat_file::read(&before).unwrap_or_default(), Some((number, line)))
         }
     };
-    if asked.clean && !asking::is_sure(world, FLUSH) {
+    if asked.clean && !immediate && !asking::is_sure(world, FLUSH) {
         world.out("Aborted\n");
         world.out(NOTHING);
         return Ok(0);

@@ -66,11 +66,12 @@ pub const FLAGS: [(&str, QosFlag); 11] = [
     ("UsageFactorSafe", QosFlag::UsageFactorSafe),
 ];
 
-const MODES: [(&str, QosPreemptMode); 4] = [
+const MODES: [(&str, QosPreemptMode); 5] = [
     ("SUSPEND", QosPreemptMode::Suspend),
     ("REQUEUE", QosPreemptMode::Requeue),
     ("CANCEL", QosPreemptMode::Cancel),
     ("WITHIN", QosPreemptMode::Within),
+    ("PRIORITY", QosPreemptMode::Priority),
 ];
 
 /// Sets what the word says.
@@ -134,7 +135,6 @@ fn modes(word: &Word<'_>) -> Result<BTreeSet<QosPreemptMode>, WordError> {
         match (known, name.to_ascii_lowercase().as_str()) {
             (Some((_, mode)), _) => drop(modes.insert(*mode)),
             (None, "cluster" | "off") => {}
-            (None, "priority") => return Err(WordError::NotYet),
             (None, _) => return Err(WordError::PreemptMode),
         }
     }
