@@ -102,12 +102,17 @@ impl Rules<'_> {
         if may && !outside { Ok(()) } else { Err(refusal()) }
     }
 
-    /// With `wckeys`: a job that names none has its user's default one, which is shown with `*`.
+    /// With `wckeys` or `TrackWCKey`: a job that names none has its user's default one, which is shown with `*`. Only `wckeys` refuses
+    /// others than those that he has.
     fn settle_wckey(&self, user: &str, spec: &mut JobSpec) -> Result<(), Refusal> {
+        let table = &self.accounting.table;
         if !self.enforces(EnforceWord::WcKeys) {
+            let names_one = spec.wckey.as_deref().is_some_and(|name| !name.trim_start_matches('*').is_empty());
+            if self.config.track_wckey && !names_one && !table.is_empty() {
+                spec.wckey = Some(format!("*{}", table.default_wckey(user).unwrap_or_default()));
+            }
             return Ok(());
         }
-        let table = &self.accounting.table;
         match spec.wckey.as_deref().map(|name| name.trim_start_matches('*').to_ascii_lowercase()) {
             Some(name) if table.has_wckey(user, &name) => Ok(()),
             Some(name) if !name.is_empty() => Err(Refusal::InvalidWcKey(Some(name))),

@@ -111,6 +111,16 @@ fn wckeys_are_those_of_the_user() {
     assert_eq!(with("wckeys", None), Ok("*proj1".to_owned()));
     assert_eq!(with("wckeys", Some("nosuch")), Err(Refusal::InvalidWcKey(Some("nosuch".to_owned()))));
     assert_eq!(with(ALL, Some("nosuch")), Ok("nosuch".to_owned()), "they are not enforced");
+    assert_eq!(with(ALL, None), Ok(String::new()), "nor tracked");
+    let tracked = |entities: &Entities, key: Option<&str>| {
+        let spec = JobSpec { wckey: key.map(str::to_owned), ..spec() };
+        submitted(&format!("{ALL}\nTrackWCKey=yes"), entities, 1001, spec).map(|record| record.spec.wckey.clone())
+    };
+    assert_eq!(tracked(&entities(), None), Ok(Some("*proj1".to_owned())));
+    assert_eq!(tracked(&entities(), Some("other")), Ok(Some("other".to_owned())));
+    let mut without = entities();
+    without.wckeys.clear();
+    assert_eq!(tracked(&without, None), Ok(Some("*".to_owned())));
     assert_eq!(Refusal::InvalidWcKey(None).to_string(), "Invalid wckey specification");
 }
 

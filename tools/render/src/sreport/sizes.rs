@@ -77,6 +77,8 @@ pub struct Choice {
     pub accounts: Vec<String>,
     /// WCKeys.
     pub wckeys: Vec<String>,
+    /// Users.
+    pub users: Vec<String>,
 }
 
 impl Choice {
@@ -115,10 +117,11 @@ fn lines(
     let mut found: BTreeMap<(String, String), Vec<u64>> = BTreeMap::new();
     let mut trees: BTreeMap<&str, Tree> = BTreeMap::new();
     for row in rows {
-        let key = wckey(facts, &row.key);
+        let key = wckey(&row.key);
         let cluster = row.key.cluster.as_str();
         let tree = trees.entry(cluster).or_insert_with(|| Tree::of(facts.entities, cluster));
-        let wanted = choice.wckeys.is_empty() || choice.wckeys.contains(&key);
+        let of_key = choice.wckeys.is_empty() || choice.wckeys.contains(&key);
+        let wanted = of_key && (choice.users.is_empty() || choice.users.contains(&row.key.user));
         let Some(place) = choice.place(tree, row).filter(|_| wanted) else { continue };
         let name = match report {
             Report::SizesByAccountAndWckey => format!("{place}:{key}"),

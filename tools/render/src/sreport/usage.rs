@@ -153,14 +153,10 @@ fn used(facts: &Facts<'_>, sum: &UsageSum) -> bool {
     facts.tres.iter().any(|tres| sum.of(tres) > 0)
 }
 
-/// The WCKey of a row: a `*` before the user's default one, where the job named none (seen in Slurm 26.05).
-pub(super) fn wckey(facts: &Facts<'_>, key: &UsageKey) -> String {
-    let default = || {
-        let mut keys = facts.entities.wckeys.values();
-        let its = keys.find(|known| known.is_default && known.cluster == key.cluster && known.user == key.user);
-        its.map_or("", |known| known.name.as_str())
-    };
-    key.wckey.clone().unwrap_or_else(|| format!("*{}", default()))
+/// The WCKey of a row, as it was recorded with the job: a `*` before the user's default one, where the job named none (seen in Slurm
+/// 26.05). What is his default today says nothing of a job without a record of it.
+pub(super) fn wckey(key: &UsageKey) -> String {
+    key.wckey.clone().unwrap_or_else(|| "*".to_owned())
 }
 
 /// The lines of a report.
@@ -278,7 +274,10 @@ fn users(rows: &[UsageRow], facts: &Facts<'_>, choice: &Choice) -> Vec<Line> {
 /// Each user in one line, with all his accounts.
 fn grouped(rows: &[UsageRow], facts: &Facts<'_>, choice: &Choice) -> Vec<Line> {
     let mut found = Vec::new();
-    for ((cluster, user), sum) in by(rows, |key| key.user.clone()) {
+    let named =
+        |row: &&UsageRow| choice.accounts.is_empty() || choice.accounts.iter().any(|name| name == account(&row.key));
+    let rows: Vec<UsageRow> = rows.iter().filter(named).cloned().collect();
+    for ((cluster, user), sum) in by(&rows, |key| key.user.clone()) {
         let its = |row: &&UsageRow| row.key.cluster == cluster && row.key.user == user;
         let names: BTreeSet<&str> = rows.iter().filter(its).map(|row| account(&row.key)).collect();
         if choice.user(&user) {
@@ -293,7 +292,7 @@ fn grouped(rows: &[UsageRow], facts: &Facts<'_>, choice: &Choice) -> Vec<Line> {
 
 fn users_by_wckey(rows: &[UsageRow], facts: &Facts<'_>, choice: &Choice) -> Vec<Line> {
     let mut found = Vec::new();
-    for ((cluster, (user, wckey)), sum) in by(rows, |key| (key.user.clone(), wckey(facts, key))) {
+    for ((cluster, (user, wckey)), sum) in by(rows, |key| (key.user.clone(), wckey(key))) {
         if choice.user(&user) && choice.wckey(&wckey) {
             found.push((Line { wckey, ..Line::of(&cluster) }.user(facts, &user), sum));
         }
@@ -303,9 +302,9 @@ fn users_by_wckey(rows: &[UsageRow], facts: &Facts<'_>, choice: &Choice) -> Vec<
 
 /// Each WCKey with what was used under it, then its users.
 fn wckeys_by_user(rows: &[UsageRow], facts: &Facts<'_>, choice: &Choice) -> Vec<Line> {
-    let of_user = |key: &UsageKey| (wckey(facts, key), Some(key.user.clone()));
+    let of_user = |key: &UsageKey| (wckey(key), Some(key.user.clone()));
     let mut sums = by(rows, of_user);
-    sums.extend(by(rows, |key| (wckey(facts, key), None)));
+    sums.extend(by(rows, |key| (wckey(key), None)));
     let mut lines = Vec::new();
     for ((cluster, (wckey, user)), sum) in sums {
         let wanted = user.as_deref().map_or(choice.users.is_empty(), |user| choice.user(user));

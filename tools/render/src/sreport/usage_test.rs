@@ -61,11 +61,11 @@ fn rows() -> Vec<UsageRow> {
     vec![
         row("root", "root", Some("x"), None, (1, 1, 13)),
         row("chem", "alice", Some("proj1"), None, (1, 1, 5)),
-        row("chem", "alice", None, None, (2, 2, 49)),
+        row("chem", "alice", Some("*proj1"), None, (2, 2, 49)),
         row("chem", "carol", None, None, (1, 1, 2)),
-        row("physics", "alice", None, Some("high"), (2, 4, 60)),
-        row("physics", "alice", None, None, (4, 3, 840)),
-        row("astro", "bob", None, None, (8, 9, 1379)),
+        row("physics", "alice", Some("*proj1"), Some("high"), (2, 4, 60)),
+        row("physics", "alice", Some("*proj1"), None, (4, 3, 840)),
+        row("astro", "bob", Some("*proj1"), None, (8, 9, 1379)),
         row("astro", "bob", Some("nosuch"), None, (1, 1, 8)),
     ]
 }
@@ -254,6 +254,9 @@ fn jobs_are_grouped_by_their_size() {
     assert!(parents.contains("\n  cluster   physics            38             0             0             0             0          38       97.07% \n"), "{parents}");
     let flat = of(Report::SizesByAccount, &sizes::Choice { flat: true, counts: true, ..sizes::Choice::default() });
     assert!(flat.contains("\n  cluster     astro            10             0             0             0             0          10       45.45% \n"), "{flat}");
+    let users = vec!["alice".to_owned()];
+    let alice = of(Report::SizesByAccount, &sizes::Choice { users, counts: true, ..sizes::Choice::default() });
+    assert!(alice.contains("\n  cluster      root            10             0             0             0             0          10      100.00% \n"), "{alice}");
     let grouping = Grouping::read("1,2,4").unwrap();
     let groups = of(Report::SizesByAccount, &sizes::Choice { grouping, ..sizes::Choice::default() });
     assert!(

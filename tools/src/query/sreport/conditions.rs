@@ -7,7 +7,7 @@ use garrick_model::{date, hostlist, ids::JobId, time::Timestamp};
 use garrick_render::{
     sacctmgr::kind::begins,
     sreport::{
-        Window,
+        Report, Window,
         sizes::{self, Grouping},
         usage,
     },
@@ -228,7 +228,29 @@ impl Asked {
             parents: self.has(Flag::AcctAsParent),
             accounts: self.lower(Key::Accounts),
             wckeys: self.list(Key::Wckeys),
+            users: self.lower(Key::Users),
         }
+    }
+
+    /// The first condition that narrows nothing in that report: it is refused, so that nobody takes all for what he asked for. Which
+    /// report has which is in sreport(1); Garrick has some of those of other reports besides.
+    pub fn refused(&self, report: Report) -> Option<ConditionError> {
+        use Key::{Accounts, Clusters, Gids, Jobs, Names, Nodes, Partitions, Users, Wckeys};
+        let known: &[Key] = match report {
+            Report::Cluster => &[Clusters],
+            Report::Reservation => &[Clusters, Names, Nodes],
+            Report::AccountByUser | Report::UserByAccount | Report::TopUsage => {
+                &[Accounts, Clusters, Gids, Jobs, Nodes, Partitions, Users]
+            }
+            Report::AccountByQos => &[Accounts, Clusters, Gids, Jobs, Nodes, Partitions],
+            Report::UserByWckey | Report::WckeyByUser => &[Clusters, Gids, Jobs, Nodes, Partitions, Users, Wckeys],
+            Report::SizesByAccount | Report::SizesByAccountAndWckey | Report::SizesByWckey => {
+                &[Accounts, Clusters, Gids, Jobs, Nodes, Partitions, Users, Wckeys]
+            }
+        };
+        let (key, values) = self.lists.iter().find(|(key, _)| !known.contains(key))?;
+        let name = LISTS.iter().find(|(_, of)| of == key).map_or("", |(name, _)| name);
+        Some(ConditionError::Unknown(format!("{name}={}", values.join(","))))
     }
 
     /// Accounts and users have no capitals.
@@ -307,6 +329,23 @@ mod tests {
         let (_, wrong) = read("tree bogus=1");
         assert_eq!(wrong[0].to_string(), " Unknown condition: bogus=1\nUse keyword set to modify value");
         assert!(wrong[0].fails() && wrong.len() == 1);
+    }
+
+    #[test]
+    fn a_condition_that_narrows_nothing_is_refused() {
+        let refused = |report, words: &str| read(words).0.refused(report).map(|error| error.to_string());
+        let of = |word: &str| Some(format!(" Unknown condition: {word}\nUse keyword set to modify value"));
+        assert_eq!(refused(Report::Cluster, "users=alice clusters=c"), of("users=alice"));
+        assert_eq!(refused(Report::Cluster, "logins=alice,bob"), of("users=alice,bob"));
+        assert_eq!(refused(Report::Reservation, "names=r nodes=n1"), None);
+        assert_eq!(refused(Report::Reservation, "accounts=chem"), of("accounts=chem"));
+        assert_eq!(refused(Report::AccountByQos, "users=alice"), of("users=alice"));
+        assert_eq!(refused(Report::AccountByUser, "users=alice accounts=chem gid=5"), None);
+        assert_eq!(refused(Report::UserByAccount, "wckeys=w"), of("wckeys=w"));
+        assert_eq!(refused(Report::WckeyByUser, "wckeys=w users=alice"), None);
+        assert_eq!(refused(Report::SizesByWckey, "wckeys=w users=alice nodes=n1 jobs=3 partitions=p"), None);
+        assert_eq!(refused(Report::SizesByAccount, "names=r"), of("names=r"));
+        assert_eq!(read("users=Alice").0.sizes().users, ["alice"]);
     }
 
     #[test]

@@ -169,6 +169,8 @@ settings_with_rows! {
         pub max_dbd_msgs: Option<u32>,
         /// `AccountingStorageEnforce`.
         pub enforce: Enforce,
+        /// `TrackWCKey`.
+        pub track_wckey: bool,
         /// `SlurmctldHost` lines, the primary controller first.
         pub controllers: Vec<ControllerHost>,
         /// `SlurmctldAddr`: one address for all controllers.

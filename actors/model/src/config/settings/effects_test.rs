@@ -26,6 +26,7 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("AcctGatherNodeFreq", "the_power_of_nodes_is_shown"),
     ("AcctGatherProfileType", "time_series_are_in_files_of_their_user_also_after_a_step_manager_was_killed"),
     ("JobAcctGatherFrequency", "running_tasks_are_looked_at_as_often_as_the_site_or_the_step_says"),
+    ("TrackWCKey", "wckeys_are_those_of_the_user"),
     ("AccountingStorageEnforce", "accounts_and_qos_that_the_user_may_not_have_are_refused_where_that_is_enforced"),
     (
         "AllowSpecResourcesUsage",

@@ -357,11 +357,45 @@ impl GatherDetails {
     }
 }
 
+/// Takes `JobAcctGatherType`: there is one way, and a warning where another one is named.
+pub(super) fn kind(text: &str) -> Option<SettingError> {
+    let lower = text.to_ascii_lowercase();
+    let advice = match lower.strip_prefix("jobacct_gather/").unwrap_or(&lower) {
+        "linux" | "(null)" | "" => return None,
+        "none" => {
+            "running tasks are looked at all the same; JobAcctGatherFrequency=0 has them looked at at their ends only"
+        }
+        _ => "what tasks use is found in /proc, as with jobacct_gather/linux",
+    };
+    Some(SettingError::new(format!("{text} is not supported yet and has no effect")).suggest(advice))
+}
+
+/// Takes `JobAcctGatherParams`: a warning for each word that has no effect.
+pub(super) fn parameters(text: &str) -> Option<SettingError> {
+    let has_none = |word: &&str| !matches!(word.to_ascii_lowercase().as_str(), "" | "(null)" | "noovermemorykill");
+    let words: Vec<&str> = text.split(',').map(str::trim).filter(has_none).collect();
+    (!words.is_empty())
+        .then(|| SettingError::new(format!("{} is not supported yet and has no effect", words.join(","))))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::config::{Config, read_files};
+
+    #[test]
+    fn what_has_no_effect_is_told() {
+        for text in ["jobacct_gather/linux", "linux", "(null)"] {
+            assert_eq!(kind(text), None, "{text}");
+        }
+        for text in ["jobacct_gather/cgroup", "jobacct_gather/none", "other"] {
+            assert!(kind(text).is_some(), "{text}");
+        }
+        assert_eq!((parameters("NoOverMemoryKill"), parameters("")), (None, None));
+        let told = parameters("UsePss,NoOverMemoryKill,DisableGPUAcct").map(|warning| warning.to_string());
+        assert_eq!(told.as_deref(), Some("UsePss,DisableGPUAcct is not supported yet and has no effect"));
+    }
 
     #[test]
     fn energy_is_that_of_the_processor_or_of_the_machine_or_is_not_measured() {

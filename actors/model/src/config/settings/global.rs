@@ -6,6 +6,7 @@ use super::{
     config::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, PropagatePriority, ReturnToService},
     debug_flags::DebugFlags,
     enforce::Enforce,
+    gathering,
     health::HealthStates,
     job_defaults::JobDefaults,
     job_submit::{self, JobSubmitPlugin},
@@ -217,9 +218,15 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::honoured("JobAcctGatherFrequency", "30", |c, text| c.gathering.set_periods(text),
         "how often it is looked at what running tasks use, seconds, or `task=SECONDS` in a list; 0: only at their ends")
         .shown(Show::AsWritten),
-    Key::own_way("JobAcctGatherType", NULL),
+    Key::honoured("JobAcctGatherType", NULL, |_, text| Ok(gathering::kind(text)),
+        "how it is found out what running tasks use: always as `jobacct_gather/linux` does")
+        .without_effect(|_| false)
+        .shown(Show::AsWritten),
     Key::dropped("JobCheckpointDir"),
-    Key::own_way("JobAcctGatherParams", NULL),
+    Key::honoured("JobAcctGatherParams", NULL, |_, text| Ok(gathering::parameters(text)),
+        "none of its words has an effect yet; `NoOverMemoryKill` is how it is")
+        .without_effect(|_| false)
+        .shown(Show::AsWritten),
     Key::honoured("JobCompHost", "localhost", |c, text| c.completion.set_host(text).map(|()| None),
         "host of the database server for ended jobs, or `unix:/PATH/OF/SOCKET`")
         .shown(Show::AsWritten),
@@ -495,7 +502,8 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         .shown(Show::Value(|c| Words.show(&c.topology_param))),
     key!("TopologyPlugin", "flat", topology_type: TOPOLOGY, "how the nodes are connected")
         .shown(Show::Value(|c| format!("topology/{}", c.topology_plugin()))),
-    Key::not_yet("TrackWCKey", "No"),
+    key!("TrackWCKey", "No", track_wckey: YES_NO,
+        "jobs that name no WCKey are recorded with their user's default one"),
     Key::own_way("TreeWidth", "16"),
     key!("UnkillableStepProgram", "", unkillable_step_program: AbsolutePath,
         "a program that runs on a node where processes of a job cannot be killed"),
