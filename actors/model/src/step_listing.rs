@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 pub const MOST_BYTES: usize = 8 << 20;
 
 /// Names of fields and all numbers of a view as it travels, with some room.
-const FIXED_BYTES: usize = 560;
+const FIXED_BYTES: usize = 608;
 /// A range of numbers as it travels.
 const RANGE_BYTES: usize = 24;
 

@@ -42,6 +42,7 @@ fn estimates_are_not_below_what_travels() {
         user_us: u64::MAX,
         system_us: u64::MAX,
         max_rss_kib: u64::MAX,
+        rss_is_bound: true,
         max_vm_kib: u64::MAX,
         pages: u64::MAX,
         read: u64::MAX,

@@ -13,6 +13,10 @@ pub struct TaskUsage {
     pub system_us: u64,
     /// Peak resident set, KiB.
     pub max_rss_kib: u64,
+    /// It was not more than that: the kernel tells, at the end of a task that had less than its launcher, what the launcher had. What
+    /// was seen while the task ran is better.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rss_is_bound: bool,
     /// Peak virtual memory, KiB. The kernel does not tell it at the end: it is the greatest that was seen while the task ran.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub max_vm_kib: u64,
@@ -94,6 +98,7 @@ impl TaskUsage {
 
     /// What was seen of a task while it ran: the kernel tells more at its end, but not of processes that nobody waited for.
     pub fn saw(&mut self, sample: &TaskSample) {
+        self.user_us = self.user_us.max(sample.cpu_us);
         self.max_rss_kib = self.max_rss_kib.max(sample.rss / 1024);
         self.max_vm_kib = self.max_vm_kib.max(sample.vsize / 1024);
         self.pages = self.pages.max(sample.pages);
@@ -108,8 +113,14 @@ impl TaskUsage {
 
     /// The end of a task of which this was seen before.
     pub fn with_seen(self, seen: Self) -> Self {
+        // Time of processes that nobody waited for.
+        let more_us = seen.cpu_us().saturating_sub(self.cpu_us());
+        let is_better = self.rss_is_bound && seen.max_rss_kib > 0;
+        let at_end_kib = if is_better { 0 } else { self.max_rss_kib };
         Self {
-            max_rss_kib: self.max_rss_kib.max(seen.max_rss_kib),
+            rss_is_bound: self.rss_is_bound && !is_better,
+            user_us: self.user_us.saturating_add(more_us),
+            max_rss_kib: at_end_kib.max(seen.max_rss_kib),
             max_vm_kib: self.max_vm_kib.max(seen.max_vm_kib),
             pages: self.pages.max(seen.pages),
             read: self.read.max(seen.read),
@@ -387,5 +398,27 @@ mod tests {
         let end = TaskUsage { user_us: 8, max_rss_kib: 9000, read: 40, ..TaskUsage::default() }.with_seen(seen);
         assert_eq!((end.user_us, end.max_rss_kib, end.max_vm_kib), (8, 9000, 9 << 10));
         assert_eq!((end.read, end.written), (40, 3));
+    }
+
+    #[test]
+    fn what_the_launcher_had_is_no_peak_of_a_task_that_was_seen() {
+        let bound = TaskUsage { max_rss_kib: 20_000, rss_is_bound: true, ..TaskUsage::default() };
+        let mut seen = TaskUsage::default();
+        assert_eq!(bound.with_seen(seen).max_rss_kib, 20_000, "nothing better is known");
+        seen.saw(&TaskSample { rss: 1600 << 10, ..TaskSample::default() });
+        let end = bound.with_seen(seen);
+        assert_eq!((end.max_rss_kib, end.rss_is_bound), (1600, false));
+        let own = TaskUsage { rss_is_bound: false, ..bound };
+        assert_eq!(own.with_seen(seen).max_rss_kib, 20_000);
+    }
+
+    #[test]
+    fn time_of_processes_that_nobody_waited_for_counts() {
+        let mut seen = TaskUsage::default();
+        seen.saw(&TaskSample { cpu_us: 4_000_000, ..TaskSample::default() });
+        let end = TaskUsage { user_us: 5_000, system_us: 1_000, ..TaskUsage::default() };
+        assert_eq!(end.with_seen(seen).cpu_us(), 4_000_000);
+        let more = TaskUsage { user_us: 9_000_000, ..end };
+        assert_eq!(more.with_seen(seen).cpu_us(), 9_001_000);
     }
 }

@@ -2,7 +2,13 @@
 //! subreaper are reaped one by one, and the caller says which children it knows.
 
 use garrick_model::{state::ExitStatus, usage::TaskUsage};
-use nix::{errno::Errno, sys::signal::SigmaskHow};
+use nix::{
+    errno::Errno,
+    sys::{
+        resource::{UsageWho, getrusage},
+        signal::SigmaskHow,
+    },
+};
 use std::{
     ffi::CStr,
     io,
@@ -80,6 +86,13 @@ fn waitid(idtype: libc::idtype_t, id: i32, options: i32) -> io::Result<Option<(u
         ..TaskUsage::default()
     };
     Ok(Some((u32::try_from(pid).unwrap_or_default(), Ended { status, usage })))
+}
+
+/// Peak resident set of this process, KiB. The kernel counts it for each child that executes a program while it shares this process's
+/// memory, or has a copy of it (`ru_maxrss` of getrusage(2) stays over execve): a child of which it tells no more had less than
+/// that, and nobody knows how much.
+pub fn own_peak_kib() -> u64 {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| u64::try_from(usage.max_rss()).unwrap_or_default())
 }
 
 /// Whether a child ended; it stays a zombie, and its number and process group stay its own.

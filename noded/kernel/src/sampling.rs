@@ -1,6 +1,9 @@
 //! What running tasks use, from `/proc`: each with all processes that came of it (proc(5)).
 
-use super::{gpu::GpuUses, proc_tree::ProcessTable};
+use super::{
+    gpu::GpuUses,
+    proc_tree::{Process, ProcessTable},
+};
 use garrick_model::usage::TaskSample;
 use std::{
     collections::{BTreeMap, HashSet},
@@ -13,18 +16,50 @@ use std::{
 /// Where a CPU's frequency is shown.
 const FREQUENCY: &str = "/sys/devices/system/cpu";
 
+/// Processes that left their tasks, as daemons do: their parents ended, and they are children of the launcher now. They are known by
+/// what they were started with.
+#[derive(Clone, Debug, Default)]
+pub struct Strays {
+    /// The launcher.
+    pub launcher: Option<u32>,
+    /// Ranks of tasks, with variables (`NAME=value`) that all their processes have.
+    pub variables: Vec<(u32, Vec<Vec<u8>>)>,
+}
+
+impl Strays {
+    /// Those that there are, by rank. `firsts`: processes of tasks themselves.
+    fn find(&self, table: &ProcessTable, proc_root: &Path, firsts: &HashSet<u32>) -> BTreeMap<u32, Vec<Process>> {
+        let mut found: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
+        let Some(launcher) = self.launcher else { return found };
+        let is_stray = |p: &Process| p.ppid == launcher && !p.is_dead() && !firsts.contains(&p.pid);
+        for process in table.descendants(launcher).into_iter().filter(is_stray) {
+            let environment = fs::read(proc_root.join(process.pid.to_string()).join("environ")).unwrap_or_default();
+            let there: HashSet<&[u8]> = environment.split(|byte| *byte == 0).collect();
+            let has_all = |variables: &[Vec<u8>]| variables.iter().all(|variable| there.contains(&variable[..]));
+            if let Some((rank, _)) = self.variables.iter().find(|(_, variables)| has_all(variables)) {
+                found.entry(*rank).or_default().push(process);
+            }
+        }
+        found
+    }
+}
+
 /// Looks at tasks: rank and first process of each. One that ended meanwhile has no processes. `gpus`: what processes use of GPUs.
 ///
 /// # Errors
 /// If `/proc` cannot be read.
-pub fn sample(proc_root: &Path, tasks: &[(u32, u32)], gpus: &GpuUses) -> io::Result<Vec<TaskSample>> {
+pub fn sample(proc_root: &Path, tasks: &[(u32, u32)], strays: &Strays, gpus: &GpuUses) -> io::Result<Vec<TaskSample>> {
     let table = ProcessTable::scan(proc_root)?;
+    let firsts: HashSet<u32> = tasks.iter().map(|(_, first)| *first).collect();
+    let strays = strays.find(&table, proc_root, &firsts);
     let frequencies = Frequencies::read(proc_root);
     let of_task = |(rank, first): &(u32, u32)| {
         let mut sample = TaskSample { rank: *rank, ..TaskSample::default() };
         let own = table.get(*first).into_iter().copied();
         let (mut peak, mut vm_peak) = (0, 0);
-        for process in own.chain(table.descendants(*first)).filter(|process| !process.is_dead()) {
+        let away = strays.get(rank).into_iter().flatten();
+        let away = away.flat_map(|stray| std::iter::once(*stray).chain(table.descendants(stray.pid)));
+        for process in own.chain(table.descendants(*first)).chain(away).filter(|process| !process.is_dead()) {
             let Some(one) = Usage::read(&proc_root.join(process.pid.to_string())) else { continue };
             sample.pids.push(process.pid);
             sample.cpu_us += one.cpu_us;
@@ -308,7 +343,13 @@ mod tests {
         assert_eq!(children_of(proc_root, std::process::id(), &wanted), [None, Some(shell.id()), None]);
         let gpus =
             GpuUses::from([(shell.id(), GpuUse { memory: 9, percent: 50 }), (1, GpuUse { memory: 7, percent: 1 })]);
-        let samples = sample(proc_root, &[(3, shell.id()), (4, u32::MAX)], &gpus).unwrap();
+        let tasks = [(3, shell.id()), (4, u32::MAX)];
+        let samples = sample(proc_root, &tasks, &Strays::default(), &gpus).unwrap();
+        // As if it were a daemon that some task had left behind.
+        let variables = vec![(4, vec![variable("GARRICK_SAMPLED=here"), variable("GARRICK_NUMBER=3")])];
+        let strays = Strays { launcher: Some(std::process::id()), variables };
+        let away = sample(proc_root, &tasks[1..], &strays, &gpus).unwrap();
+        let kept = sample(proc_root, &tasks, &strays, &gpus).unwrap();
         shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         shell.wait().unwrap();
         let task = &samples[0];
@@ -319,5 +360,7 @@ mod tests {
         assert!(task.read > 0, "{task:?}");
         assert_eq!((task.gpu_memory, task.gpu_percent), (9, 50));
         assert_eq!(samples[1], TaskSample { rank: 4, ..TaskSample::default() });
+        assert_eq!((away[0].rank, &away[0].pids), (4, &task.pids));
+        assert_eq!(kept[1].pids, [0; 0], "it is a task's own");
     }
 }

@@ -16,7 +16,7 @@ use garrick_kernel::{
     gpu::{self, GpuUses, Nvml},
     proc_tree::PROC,
     pty::{self, WindowSize},
-    sampling,
+    sampling::{self, Strays},
     spawn::Identity,
     topology::CpuMap,
 };
@@ -291,7 +291,12 @@ impl ShepherdWorld {
                 let children = children.unwrap_or_default();
                 let first = |rank, pid: Option<u32>| Some((rank, pid.or_else(|| children.get(&rank).copied())?));
                 let found: Vec<_> = tasks.into_iter().filter_map(|(rank, pid)| first(rank, pid)).collect();
-                sampling::sample(proc_root, &found, &gpu_uses(has_gpus))
+                let of = |(rank, _): &(u32, u32)| {
+                    let own = format!("SLURM_PROCID={rank}").into_bytes();
+                    (*rank, of_step.iter().cloned().chain([own]).collect())
+                };
+                let strays = Strays { launcher, variables: found.iter().map(of).collect() };
+                sampling::sample(proc_root, &found, &strays, &gpu_uses(has_gpus))
             })
             .await;
             let tasks = sampled.map_err(std::io::Error::other).and_then(|sampled| sampled).unwrap_or_else(|error| {
@@ -460,7 +465,9 @@ fn look_at(
     .into_iter();
     let process = |(task, index): (&LookedAt, u32)| Some((index, task.pid.or_else(|| found.next().flatten())?));
     let processes: Vec<(u32, u32)> = tasks.iter().zip(0..).filter_map(process).collect();
-    sampling::sample(proc_root, &processes, gpus)
+    let of = |(index, _): &(u32, u32)| Some((*index, variables(tasks.get(*index as usize)?)));
+    let strays = Strays { launcher, variables: processes.iter().filter_map(of).collect() };
+    sampling::sample(proc_root, &processes, &strays, gpus)
 }
 
 /// What processes use of GPUs, where that can be told.

@@ -76,6 +76,29 @@ fn the_tasks_that_used_most_and_least_are_known_with_their_nodes() {
     assert!(amount(&step[4], "fs/disk") < 1000 && amount(&step[6], "fs/disk") >= 20_971_520, "{step:?}");
 }
 
+/// A small task, whose memory is not its launcher's, and a daemon that it leaves, which uses CPU time until the task ends.
+#[test]
+fn small_tasks_have_their_own_memory_and_daemons_count() {
+    let c = Cluster::up("usage-daemon", &["--nodes", "1", "--cpus", "2", "--memory", "1000"]);
+    let go = c.fifo("go");
+    let burn = c.script("burn", "#!/bin/sh\nwhile :; do :; done\n");
+    let task = c.script("task", &format!("#!/bin/sh\n(setsid {} &)\nread -r go < {}\n", burn.display(), go.display()));
+    let wrapped = format!("srun -n1 {}", task.display());
+    let job = c.run("sbatch", &["--parsable", "-n1", "-o", "/dev/null", "--wrap", &wrapped]).ok().out.trim().to_owned();
+    c.await_state(&job, "RUNNING");
+    // Who looks at it while it runs has it recorded too.
+    let looked = || c.sh(&format!("sstat -nP -o avecpu -j {job}.0")).out.trim().to_owned();
+    c.await_that("the daemon has used a second", || !matches!(looked().as_str(), "" | "00:00:00"));
+    std::fs::write(go, "go\n").unwrap();
+    c.await_state(&job, "COMPLETED");
+    let lines = recorded(&c, &format!("-j {job} -o jobid,avecpu,maxrss"), 2);
+    let step = lines.iter().find(|line| line[0] == format!("{job}.0")).unwrap();
+    assert_ne!(step[1], "00:00:00", "{step:?}");
+    let kib: u64 = step[2].trim_end_matches('K').parse().unwrap();
+    assert!(kib > 0 && kib < 8 << 10, "two shells: {step:?}");
+    c.down();
+}
+
 /// They end before anybody could look at them.
 #[test]
 fn short_steps_of_arrays_and_lists_have_what_they_used() {

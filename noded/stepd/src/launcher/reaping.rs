@@ -80,6 +80,7 @@ impl Service {
         if let Some((before, after)) = before.zip(self.io.as_ref().and_then(OwnIo::look)) {
             (ended.usage.read, ended.usage.written) = after.since(&before);
         }
+        ended.usage.rss_is_bound = ended.usage.max_rss_kib <= reap::own_peak_kib();
         Ok(ended)
     }
 
