@@ -1,8 +1,7 @@
 //! The life of a `noded`: configuration, background, log, roles, end.
 
 use crate::{
-    accounts,
-    background::Background,
+    accounts::{self, start::RunningAccounts},
     controller,
     daemon::{
         options::{Action, Options, Roles},
@@ -12,7 +11,7 @@ use crate::{
     node::{self, joining, start::own_node},
 };
 use garrick_daemon::{
-    logging::{self, LogLevels},
+    logging,
     signals::{Meaning, Signals},
     versions::versions,
 };
@@ -22,7 +21,7 @@ use garrick_kernel::{
     rlimits, users,
 };
 use garrick_model::{
-    config::{self, Config, LogLevel, locate, slurmdbd::DbdConfig},
+    config::{self, Config, locate, slurmdbd::DbdConfig},
     gres,
     node_shape::NodeShape,
     resources::CpuSet,
@@ -295,14 +294,6 @@ fn accounting_settings(program: &str, options: &mut Options) -> Result<Option<Db
     Ok(Some(settings))
 }
 
-/// How much the service of accounting logs: what has no other log goes to the system's.
-fn levels_of(settings: &DbdConfig, cluster: &Cluster) -> LogLevels {
-    let level = settings.debug_level.louder(cluster.verbosity);
-    let alone = !cluster.foreground && cluster.log.is_none();
-    let syslog = settings.debug_level_syslog.unwrap_or(if alone { level } else { LogLevel::QUIET });
-    LogLevels { level, syslog, flags: cluster.config.debug_flags.clone() }
-}
-
 fn run(
     cluster: &Cluster,
     options: &Options,
@@ -323,7 +314,7 @@ fn run(
         file: log.clone(),
         follows_file: false,
         levels: match &accounting {
-            Some(settings) => levels_of(settings, cluster),
+            Some(settings) => accounts::live::levels_of(settings, cluster),
             None => cluster.log_levels_of(&cluster.config, daemon),
         },
         name: match options.roles {
@@ -395,7 +386,13 @@ async fn serve(
         tokio::select! {
             meaning = signals.next() => match (meaning, &controller) {
                 (Meaning::End, _) => break,
-                (Meaning::Reconfigure | Meaning::ReopenLog, _) if accounts.is_some() => logging::reopen(),
+                (meaning @ (Meaning::Reconfigure | Meaning::ReopenLog), _) if accounts.is_some() => {
+                    logging::reopen();
+                    let again = accounts.as_ref().filter(|_| meaning == Meaning::Reconfigure);
+                    if let Some(Err(why)) = again.map(|accounts| accounts.settings.read_again()) {
+                        tracing::error!("the settings were not changed: {why}");
+                    }
+                }
                 (Meaning::Reconfigure, Some(c)) => {
                     logging::reopen();
                     c.reconfigure();
@@ -450,7 +447,8 @@ fn renew_log(cluster: &Cluster, node: Option<&str>) {
     }
 }
 
-type Started = (Option<controller::start::RunningController>, Option<node::start::RunningNode>, Option<Background>);
+type Started =
+    (Option<controller::start::RunningController>, Option<node::start::RunningNode>, Option<RunningAccounts>);
 
 async fn start_roles(
     cluster: &Cluster,

@@ -76,12 +76,14 @@ pub struct Owner {
     /// Where the service's host does not know that number: the cluster that he asks from, and his name there. On other clusters the
     /// number may be somebody else's, unless it had his name there.
     pub elsewhere: Option<(String, Option<String>)>,
+    /// Clusters and names of accounts that he coordinates: of those he sees all jobs (slurm.conf(5), `PrivateData=jobs`).
+    pub coordinates: BTreeSet<(String, String)>,
 }
 
 impl Owner {
     /// One whom the service's host knows: a number is the same user's everywhere.
     pub const fn known(uid: u32) -> Self {
-        Self { uid, elsewhere: None }
+        Self { uid, elsewhere: None, coordinates: BTreeSet::new() }
     }
 
     /// Is a row of that number his, which that cluster has with that name?
@@ -93,6 +95,17 @@ impl Owner {
     /// Is it his?
     pub fn has(&self, row: &JobRow) -> bool {
         self.is(row.uid, &row.cluster, &row.user)
+    }
+
+    /// Does he see it: as his own, or as one of an account that he coordinates?
+    pub fn sees(&self, row: &JobRow) -> bool {
+        self.has(row) || self.coordinates(&row.cluster, row.account.as_deref())
+    }
+
+    /// Does he coordinate that account there?
+    pub fn coordinates(&self, cluster: &str, account: Option<&str>) -> bool {
+        let Some(account) = account.filter(|_| !self.coordinates.is_empty()) else { return false };
+        self.coordinates.contains(&(cluster.to_owned(), account.to_owned()))
     }
 }
 
@@ -235,8 +248,10 @@ mod tests {
     fn a_number_of_an_unknown_user_is_his_on_his_cluster_and_under_his_name() {
         let known = Owner::known(7);
         assert!(known.is(7, "birch", "bob") && !known.is(8, "birch", "bob"));
-        let unknown =
-            |name: Option<&str>| Owner { uid: 7, elsewhere: Some(("maple".to_owned(), name.map(str::to_owned))) };
+        let unknown = |name: Option<&str>| Owner {
+            elsewhere: Some(("maple".to_owned(), name.map(str::to_owned))),
+            ..Owner::known(7)
+        };
         let alice = unknown(Some("alice"));
         assert!(alice.is(7, "maple", "alice") && alice.is(7, "birch", "alice"));
         // He was called otherwise when he submitted it.

@@ -90,6 +90,10 @@ impl JobRow {
             return None;
         }
         self.requeued = true;
+        if self.state == JobState::Cancelled {
+            // That its script was ended for it is no failure: 0:0, as sacct of Slurm 26.05.3 has it.
+            (self.exit, self.derived) = (ExitStatus::SUCCESS, ExitStatus::SUCCESS);
+        }
         // Each run has a submission of its own (sacct of Slurm 22.05 with `-D`).
         Some(Self { submit: at.unwrap_or(self.submit), ..self.next(sluid, begin) })
     }
@@ -156,6 +160,7 @@ impl JobRow {
             end: None,
             suspended_ms: 0,
             suspended_since: None,
+            suspensions: Vec::new(),
             repaired: false,
             time_limit: self.requested_limit,
             restarts: self.restarts.saturating_add(1),
@@ -194,8 +199,7 @@ impl JobRow {
 
     fn continued(&mut self, at: Timestamp) {
         self.state = JobState::Running;
-        let stood = self.suspended_since.take().map_or(0, |since| at.since(since).as_millis());
-        self.suspended_ms = self.suspended_ms.saturating_add(u64::try_from(stood).unwrap_or(u64::MAX));
+        self.went_on(at);
     }
 
     fn revised(&mut self, revision: &Revision) {

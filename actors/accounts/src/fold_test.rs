@@ -112,6 +112,8 @@ fn revision(record: &JobRecord, at: Timestamp) -> Revision {
 /// What row and record both know, in the same form.
 fn compared(mut row: JobRow, record: &JobRecord) -> JobRow {
     row.waiting = row.waiting.map(|tasks| ArraySpec::from_indices(tasks.indices(), tasks.limit));
+    // A record has the sum of them only.
+    row.suspensions.clear();
     // The loss of a node that did not end the job stays in the record.
     if row.state != JobState::NodeFail {
         row.failed_node = None;
@@ -255,10 +257,37 @@ fn a_row_says_what_its_run_was_charged_and_waited_for() {
     assert_eq!(row.waited_for, Reason::Dependency);
     row.apply(&JobEvent::Ended(end(JobState::Cancelled, Timestamp(9), Afterwards::Over)));
     let first = row.sluid;
-    let requeued = |sluid| JobEvent::Requeued { sluid, hold: None, begin: None, expedited: None };
+    let requeued = |sluid| JobEvent::Requeued { sluid, hold: None, begin: None, expedited: false, at: None };
     let mut second = row.apply(&requeued(Sluid(first.0 + 1))).unwrap();
     assert_eq!((second.first_run, second.backfilled, second.waited_for.clone()), (Some(first), false, Reason::None));
     second.apply(&JobEvent::Ended(end(JobState::Cancelled, Timestamp(10), Afterwards::Over)));
     let third = second.apply(&requeued(Sluid(first.0 + 2))).unwrap();
     assert_eq!(third.first_run, Some(first));
+}
+
+#[test]
+fn a_step_stood_still_while_its_job_did() {
+    let mut row = JobRow::of("c", &job_record());
+    let at = |secs: i64| Timestamp(1_000_000 + secs * 1000);
+    row.apply(&JobEvent::Allocated(Box::new(run(at(0), false))));
+    let stop = |at| JobEvent::Stopped { at, by_admin: false, yielded: None, waits_turn: false };
+    for secs in [10, 20] {
+        row.apply(&stop(at(secs)));
+        row.apply(&JobEvent::Continued { at: at(secs + 4) });
+    }
+    let stood = |row: &JobRow, from: i64, until: i64| row.suspended_within(at(from), at(until)) / 1000;
+    assert_eq!(row.suspended_ms, 8_000);
+    assert_eq!((stood(&row, 0, 30), stood(&row, 12, 16), stood(&row, 15, 30), stood(&row, 25, 30)), (8, 2, 4, 0));
+    // What a row of an earlier version, or a record, says: the sum.
+    let sum = JobRow { suspensions: Vec::new(), ..row.clone() };
+    assert_eq!((stood(&sum, 0, 30), stood(&sum, 5, 30)), (8, 8));
+    // Very many are kept together.
+    for secs in 0..1000 {
+        row.apply(&stop(at(100 + 2 * secs)));
+        row.apply(&JobEvent::Continued { at: at(101 + 2 * secs) });
+    }
+    assert!(row.suspensions.len() < 100);
+    assert_eq!((stood(&row, 0, 3000), stood(&row, 2000, 3000)), (1008, 50));
+    row.apply(&stop(at(4000)));
+    assert_eq!(stood(&row, 3999, 4005), 5);
 }

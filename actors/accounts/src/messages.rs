@@ -191,6 +191,19 @@ pub enum AccountsRequest {
     Records(RecordsRequest),
     /// How long questions took so far. Answered by [`AccountsReply::Statistics`].
     Statistics,
+    /// Something that the service itself is to do. Answered by [`AccountsReply::Done`].
+    Order(ServiceOrder),
+}
+
+/// What the service itself can be told to do. May come twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ServiceOrder {
+    /// Read its configuration again (`sacctmgr reconfigure`).
+    Reconfigure,
+    /// End (`sacctmgr shutdown`).
+    Shutdown,
+    /// Begin to count anew how long questions take (`sacctmgr clear stats`).
+    ClearStatistics,
 }
 
 /// What the service has done since it started (`sacctmgr show stats`).
@@ -253,6 +266,7 @@ impl AccountsRequest {
             Self::Records(RecordsRequest::Purge(_)) => "ArchiveDump",
             Self::Records(RecordsRequest::Load { .. }) => "ArchiveLoad",
             Self::Statistics => "Statistics",
+            Self::Order(_) => "Order",
         }
     }
 }
@@ -315,6 +329,8 @@ pub enum AccountsReply {
     },
     /// It was not changed.
     NotChanged(ChangeRefusal),
+    /// The order is carried out.
+    Done,
     /// What was used.
     Usage {
         /// Lines, ordered by whose it is; at most some thousand.

@@ -107,6 +107,9 @@ pub struct JobRow {
     /// Of a suspended one: since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended_since: Option<Timestamp>,
+    /// Its suspensions that are over, oldest first ([`Suspension`]). Rows of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspensions: Vec<Suspension>,
     /// Its end was made up (`sacctmgr show runawayjobs`, or since another run followed). What its controller says of it later holds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repaired: bool,
@@ -296,6 +299,7 @@ impl JobRow {
             end: None,
             suspended_ms: 0,
             suspended_since: None,
+            suspensions: Vec::new(),
             repaired: false,
             time_limit: record.resolved.time_limit,
             requested_limit: record.resolved.time_limit,
@@ -425,10 +429,7 @@ impl JobRow {
 
     /// Takes over an end.
     pub(crate) fn over(&mut self, end: &End) {
-        if let Some(since) = self.suspended_since.take() {
-            let stood = u64::try_from(end.at.since(since).as_millis()).unwrap_or(u64::MAX);
-            self.suspended_ms = self.suspended_ms.saturating_add(stood);
-        }
+        self.went_on(end.at);
         self.state = end.state;
         self.reason = end.reason.clone();
         let withdrawn = matches!(end.state, JobState::Cancelled | JobState::Deadline);
@@ -445,6 +446,59 @@ impl JobRow {
         if end.state != JobState::NodeFail {
             self.failed_node = None;
         }
+    }
+}
+
+/// So many suspensions are kept apart. Gang scheduling makes thousands: the oldest are kept together.
+const SUSPENSIONS: usize = 64;
+
+/// A time in which a run was suspended, or several together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspension {
+    /// Begin of the first.
+    pub from: Timestamp,
+    /// End of the last.
+    pub until: Timestamp,
+    /// For how long in that time, milliseconds.
+    pub ms: u64,
+}
+
+impl Suspension {
+    /// How much of it lies between two times, milliseconds. Of several together that is not known exactly: as much as can be.
+    fn within(&self, from: Timestamp, until: Timestamp) -> u64 {
+        millis(self.from.max(from), self.until.min(until)).min(self.ms)
+    }
+}
+
+fn millis(from: Timestamp, until: Timestamp) -> u64 {
+    u64::try_from(until.since(from).as_millis()).unwrap_or(u64::MAX)
+}
+
+impl JobRow {
+    /// A suspension ends, if there is one.
+    pub(crate) fn went_on(&mut self, at: Timestamp) {
+        let Some(from) = self.suspended_since.take() else { return };
+        let ms = millis(from, at);
+        self.suspended_ms = self.suspended_ms.saturating_add(ms);
+        self.suspensions.push(Suspension { from, until: at, ms });
+        if self.suspensions.len() > SUSPENSIONS {
+            let oldest = self.suspensions.remove(0);
+            let next = &mut self.suspensions[0];
+            (next.from, next.ms) = (oldest.from, next.ms.saturating_add(oldest.ms));
+        }
+    }
+
+    /// For how long the run was suspended between two times, milliseconds: what a step of it stood still.
+    pub fn suspended_within(&self, from: Timestamp, until: Timestamp) -> u64 {
+        let known: u64 = self.suspensions.iter().map(|one| one.ms).sum();
+        // What was suspended before a record of all that came before, or under an earlier version.
+        let begin = self.start.unwrap_or(from);
+        let first = self.suspensions.first().map(|one| one.from);
+        let end = first.or(self.suspended_since).or(self.end).unwrap_or(until);
+        let earlier = Suspension { from: begin, until: end, ms: self.suspended_ms.saturating_sub(known) };
+        let now = self.suspended_since.map_or(0, |since| millis(since.max(from), until));
+        let all = self.suspensions.iter().chain([&earlier]).map(|one| one.within(from, until)).sum::<u64>();
+        all.saturating_add(now)
     }
 }
 

@@ -1,6 +1,9 @@
 //! What is kept of a step.
 
-use crate::tres::{CPU, MEM, NODE, Tres};
+use crate::{
+    row::JobRow,
+    tres::{CPU, MEM, NODE, Tres},
+};
 use garrick_model::{
     cpu_freq::CpuFreq,
     ids::{JobId, Sluid, StepKey},
@@ -36,6 +39,9 @@ pub struct StepRecord {
     /// Exit status.
     #[serde(default)]
     pub exit: ExitStatus,
+    /// How it ended was never reported: it ended with its run ([`Self::end_with`]). Not stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unreported: bool,
     /// Start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Timestamp>,
@@ -96,6 +102,7 @@ impl StepRecord {
             state: row.state,
             reason: row.reason.clone(),
             exit: row.exit,
+            unreported: false,
             start: row.start_time,
             end: row.end_time,
             nodes: row.nodelist.clone(),
@@ -133,6 +140,17 @@ impl StepRecord {
         self.used(Metric::Rss).map_or_else(each, |used| used.total)
     }
 
+    /// No step outlives its run. One whose end was not reported, as its node was lost, is CANCELLED then; what is reported of it later
+    /// holds, but for a later end. As sacct of Slurm 26.05.3 shows steps of a lost node.
+    pub fn end_with(&mut self, run: &JobRow) {
+        let Some(end) = run.end else { return };
+        if !self.state.is_over() {
+            (self.state, self.unreported) = (StepState::Cancelled, true);
+            self.end = Some(end);
+        }
+        self.end = self.end.map(|own| own.min(end));
+    }
+
     /// Is this report newer than what is known? A try follows another, and an end is final: reports may come again, late, or in
     /// another order.
     pub fn follows(&self, known: &Self) -> bool {
@@ -145,7 +163,8 @@ impl StepRecord {
 mod tests {
     use super::*;
     use garrick_events::testing::ended_row;
-    use garrick_model::{gres::GresCount, resources::MemoryMib};
+    use garrick_events::testing::record;
+    use garrick_model::{gres::GresCount, resources::MemoryMib, spec::JobSpec, state::JobState};
 
     #[test]
     fn a_late_report_of_an_earlier_state_is_not_taken() {
@@ -176,5 +195,43 @@ mod tests {
         let runs = StepRecord { state: StepState::Running, end: None, ..ended.clone() };
         let again = StepRecord { attempt: 1, ..runs.clone() };
         assert!(ended.follows(&runs) && !runs.follows(ended) && again.follows(ended) && ended.follows(ended));
+    }
+
+    #[test]
+    fn no_step_outlives_its_run() {
+        let mut run = JobRow::of("c", &record(3, JobSpec::default()));
+        (run.state, run.start, run.end) = (JobState::NodeFail, Some(Timestamp(1_000)), Some(Timestamp(9_000)));
+        let step = |state, end| StepRecord {
+            job: JobId(3),
+            sluid: run.sluid,
+            key: StepKey::BATCH,
+            all_of: None,
+            name: "batch".into(),
+            state,
+            reason: Reason::None,
+            exit: ExitStatus { code: 0, signal: Some(9) },
+            unreported: false,
+            start: Some(Timestamp(2_000)),
+            end,
+            nodes: "n1".into(),
+            tasks: 1,
+            allocated: Tres::default(),
+            time_limit: TimeLimit::Unlimited,
+            attempt: 0,
+            usage: TaskUsage::default(),
+            spread: None,
+            submit_line: String::new(),
+        };
+        let ended = |mut step: StepRecord, run: &JobRow| {
+            step.end_with(run);
+            (step.state, step.end, step.unreported)
+        };
+        let (runs, late) = (step(StepState::Running, None), step(StepState::Failed, Some(Timestamp(41_000))));
+        let early = step(StepState::Completed, Some(Timestamp(3_000)));
+        assert_eq!(ended(runs.clone(), &run), (StepState::Cancelled, run.end, true));
+        assert_eq!(ended(late, &run), (StepState::Failed, run.end, false));
+        assert_eq!(ended(early, &run), (StepState::Completed, Some(Timestamp(3_000)), false));
+        run.end = None;
+        assert_eq!(ended(runs, &run), (StepState::Running, None, false));
     }
 }

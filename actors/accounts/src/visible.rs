@@ -37,6 +37,12 @@ pub fn visible(entities: &Entities, who: &Actor, private: &PrivateData) -> Entit
     seen
 }
 
+/// Clusters and names of accounts that a user coordinates.
+pub fn coordinated(entities: &Entities, user: &str) -> BTreeSet<(String, String)> {
+    let names = entities.coordinated_by(user);
+    names_of(entities, &names).into_iter().map(|(cluster, name)| (cluster.to_owned(), name.to_owned())).collect()
+}
+
 /// Clusters and names of coordinated accounts.
 fn names_of<'a>(entities: &'a Entities, coordinated: &Coordinated) -> BTreeSet<(&'a str, &'a str)> {
     let ours = entities.associations.values().filter(|of| coordinated.contains(of.id));

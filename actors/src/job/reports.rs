@@ -495,13 +495,14 @@ impl JobCore {
             }
             None => (JobState::NodeFail, self.after_node_failure()),
         };
-        let exit = ExitStatus::SUCCESS;
+        // 1:0, and nothing of its steps, as sacct of Slurm 26.05.3 has it.
+        let exit = ExitStatus { code: u8::from(state == JobState::NodeFail), signal: None };
         self.end(
             End {
                 state,
                 reason: Reason::NodeDown,
                 exit,
-                derived: exit,
+                derived: ExitStatus::SUCCESS,
                 at: turn.now,
                 then,
                 cause: None,

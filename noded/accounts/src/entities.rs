@@ -7,14 +7,20 @@ use crate::{
         Connection, Link, Statement, Value,
         dialect::{Table, There},
     },
-    store::{FORM, Store, StoreError, decoded, encoded},
+    pages::CHUNK,
+    store::{FORM, Store, StoreError, decoded, encoded, readable},
 };
 use garrick_accounts::{
-    change::{self, Actor, Applied, Change, ChangeRefusal, Transaction},
+    change::{
+        self, Actor, Applied, Change, ChangeRefusal, Transaction,
+        active::{ActiveJob, MOST_ACTIVE, Removed},
+    },
     messages::Inventory,
+    row::JobRow,
 };
 use garrick_model::{
     entities::{Entities, association::AssocId},
+    ids::JobId,
     time::Timestamp,
 };
 use serde::Serialize;
@@ -46,6 +52,38 @@ enum Kind {
 
 /// A row to be written; without a body it is deleted.
 type Difference = (Kind, String, Option<Vec<u8>>);
+
+/// Jobs without an end that use what is removed.
+async fn active_jobs(link: &mut Link<'_>, removed: &Removed<'_>) -> Result<Vec<ActiveJob>, StoreError> {
+    let mut active = Vec::new();
+    for cluster in &link.rows(Statement::of("SELECT id, name FROM clusters")).await? {
+        if !removed.is_on(cluster.text(1)?) {
+            continue;
+        }
+        let mut place: Option<[i64; 3]> = None;
+        loop {
+            let mut sql = Statement::built("SELECT since_ms, job, sluid, body FROM jobs");
+            sql.push_with(" WHERE cluster = ", cluster.number(0)?).push(" AND end_ms IS NULL");
+            if let Some(place) = &place {
+                sql.push(" AND ").push(link.dialect().behind(&["since_ms", "job", "sluid"], place));
+            }
+            sql.push(format_args!(" ORDER BY since_ms, job, sluid LIMIT {CHUNK}"));
+            let rows = link.rows(sql).await?;
+            for row in &rows {
+                place = Some([row.number(0)?, row.number(1)?, row.number(2)?]);
+                let job = JobId(u32::try_from(row.number(1)?).unwrap_or(u32::MAX));
+                active.extend(readable::<JobRow>(row.bytes(3)?, job).and_then(|row| removed.used_by(&row)));
+                if active.len() >= MOST_ACTIVE {
+                    return Ok(active);
+                }
+            }
+            if rows.len() < CHUNK {
+                break;
+            }
+        }
+    }
+    Ok(active)
+}
 
 /// What a change came to, and the version that it was applied to.
 pub type Changed = Result<(Applied, u64), ChangeRefusal>;
@@ -79,6 +117,12 @@ impl Store {
                 Ok(applied) => applied,
                 Err(refusal) => return Ok(Err(refusal)),
             };
+            if let Some(removed) = Removed::of(&old, &new, change) {
+                let active = active_jobs(&mut writer.connection()?.link(), &removed).await?;
+                if !active.is_empty() {
+                    return Ok(Err(ChangeRefusal::JobsActive(active)));
+                }
+            }
             new.version = old.version;
             if !only_try && new != *old {
                 new.version += 1;

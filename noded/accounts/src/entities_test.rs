@@ -1,8 +1,19 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::testing::on_each;
-use garrick_accounts::messages::Inventory;
-use garrick_model::config::slurmdbd::DbdConfig;
+use crate::{
+    store::{Batch, Followed},
+    testing::{LOG, ended, job, on_each},
+};
+use garrick_accounts::{
+    change::{Action, AddAccounts, AddUsers, edit::AssocFilter},
+    messages::Inventory,
+};
+use garrick_events::{
+    progress::Position,
+    records::job_event::JobEvent,
+    testing::{record, run},
+};
+use garrick_model::{config::slurmdbd::DbdConfig, spec::JobSpec, view::Allocation};
 
 fn inventory(cpus: u64) -> Inventory {
     let tres = [("cpu", cpus), ("gres/gpu", 2)].map(|(name, count)| (name.to_owned(), count)).into();
@@ -83,5 +94,58 @@ fn a_service_goes_by_the_rules_of_its_settings() {
         let qos = &entities.account_association("c", "root").unwrap().qos;
         assert_eq!(qos.own, Some(["high".to_owned()].into()));
         assert!(store.rules.no_coordinators && !store.rules.resources_absolute);
+    });
+}
+
+#[test]
+fn what_jobs_use_is_not_removed() {
+    on_each(async |place| {
+        let store = place.open().await;
+        store.register("c", &inventory(8)).await.unwrap();
+        let root = Actor { name: "root".to_owned(), believed: true };
+        let change = async |action: Action| store.change(&action.into(), &root, None, false).await.unwrap();
+        let names = |name: &str| vec![name.to_owned()];
+        for name in ["physics", "chem"] {
+            change(Action::AddAccounts(AddAccounts { names: names(name), ..Default::default() })).await.unwrap();
+        }
+        change(Action::AddQos { names: names("long"), edit: Default::default() }).await.unwrap();
+        let alice = || AddUsers { names: names("alice"), accounts: names("physics"), ..Default::default() };
+        change(Action::AddUsers(alice())).await.unwrap();
+        let whole = || Action::DeleteUsers(AssocFilter { users: names("alice"), ..Default::default() });
+        let account = |name: &str| AssocFilter { accounts: names(name), ..Default::default() };
+        let narrow = || Action::DeleteUsers(AssocFilter { users: names("alice"), ..account("physics") });
+
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let keep = async |of: &Followed, at: u64, batch: Batch| {
+            store.keep(of, Position(at), Position(at + 1), batch).await.unwrap();
+        };
+        let spec = JobSpec { account: Some("physics".into()), qos: Some("long".into()), ..JobSpec::default() };
+        let waits = JobEvent::Submitted(Box::new(record(9, spec)));
+        keep(&of, 0, vec![job(9, waits)].into()).await;
+        let active = |changed: Changed| -> Vec<(u32, String, String)> {
+            match changed {
+                Err(ChangeRefusal::JobsActive(jobs)) => {
+                    jobs.into_iter().map(|one| (one.job, one.account, one.qos)).collect()
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let told: Vec<(u32, String, String)> = vec![(9, "physics".into(), "long".into())];
+        assert_eq!(active(change(whole()).await), told);
+        assert_eq!(active(change(Action::DeleteQos(names("long"))).await), told);
+        assert_eq!(active(change(Action::DeleteAccounts(account("physics"))).await), told);
+        // Others may go, and a single association of a user with jobs that wait, as in Slurm 26.05.3.
+        change(Action::DeleteAccounts(account("chem"))).await.unwrap();
+        change(narrow()).await.unwrap();
+        change(Action::AddUsers(alice())).await.unwrap();
+        let allocation = Allocation { partition: "debug".into(), ..Allocation::default() };
+        let runs = JobEvent::Allocated(Box::new(run(allocation, Timestamp(3))));
+        keep(&of, 1, vec![job(9, runs)].into()).await;
+        assert_eq!(active(change(narrow()).await), told);
+        keep(&of, 2, vec![ended(9, 5)].into()).await;
+        change(whole()).await.unwrap();
+        change(Action::DeleteQos(names("long"))).await.unwrap();
+        change(Action::DeleteAccounts(account("physics"))).await.unwrap();
     });
 }

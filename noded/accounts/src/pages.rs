@@ -17,7 +17,8 @@ use garrick_model::{
     state::JobState,
 };
 use std::{
-    collections::{BTreeMap, HashMap},
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt::Display,
 };
 
@@ -56,7 +57,7 @@ pub struct Question<'q> {
     pub steps: bool,
     /// Where the last page ended.
     pub after: Option<&'q PageEnd>,
-    /// Only rows of this user.
+    /// Only rows that this user sees.
     pub only: Option<&'q Owner>,
 }
 
@@ -282,6 +283,7 @@ async fn with_steps(link: &mut Link<'_>, found: Found, question: &Question<'_>) 
             let end = |step| PageEnd { cluster: row.cluster.clone(), job: row.job.0, sluid: row.sluid, step };
             let first = first.remove(&(cluster, signed(row.sluid.0))).unwrap_or_default();
             let (mut steps, more) = steps_of(link, (cluster, row.job, row.sluid), (first, after), &mut bytes).await?;
+            steps.iter_mut().for_each(|step| step.end_with(&row));
             let cut = more.then(|| steps.last().map(|last: &StepRecord| last.key)).flatten();
             let next = end(cut);
             count_only(&row, &mut steps);
@@ -369,7 +371,7 @@ pub(crate) fn behind_step(dialect: Dialect, cluster: i64, run: i64, place: Optio
 impl Found {
     fn take(&mut self, cluster: i64, row: JobRow, bytes: usize, question: &Question<'_>) {
         let filter = question.filter;
-        if !filter.takes(&row) || question.only.is_some_and(|owner| !owner.has(&row)) {
+        if !filter.takes(&row) || question.only.is_some_and(|owner| !owner.sees(&row)) {
             return;
         }
         let newer = |(of, last): &(i64, JobRow)| (*of, last.job) == (cluster, row.job);
@@ -440,7 +442,7 @@ const fn is_listed<T>(list: &[T]) -> bool {
 fn restrict(sql: &mut Statement<'_>, question: &Question<'_>, over: Option<bool>) {
     let filter = question.filter;
     if let Some(owner) = question.only {
-        sql.push_with(" AND uid = ", i64::from(owner.uid));
+        restrict_to(sql, owner);
     }
     for (column, values) in [("uid", &filter.users), ("gid", &filter.groups)] {
         if is_listed(values) {
@@ -483,6 +485,27 @@ fn in_states(sql: &mut Statement<'_>, filter: &JobFilter) {
     let words: Vec<String> = filter.states.iter().map(|state| state.word().to_owned()).collect();
     let ran = windowed && filter.states.contains(&JobState::Running);
     one_of_texts(sql, if ran { " AND (start_ms IS NOT NULL OR state" } else { " AND (state" }, &words);
+    sql.push(")");
+}
+
+/// Only what that user may see; with very many accounts that is for the filter.
+pub(crate) fn restrict_to(sql: &mut Statement<'_>, owner: &Owner) {
+    if owner.coordinates.len() > LISTED {
+        return;
+    }
+    sql.push_with(" AND (uid = ", i64::from(owner.uid));
+    let accounts: BTreeSet<&String> = owner.coordinates.iter().map(|(_, account)| account).collect();
+    if !accounts.is_empty() {
+        // A job in one of them has its name as accounting keeps it.
+        sql.push(" OR account IN (");
+        for (number, account) in accounts.into_iter().enumerate() {
+            sql.push_with(
+                if number == 0 { "" } else { ", " },
+                Some(Cow::<'static, str>::Owned(column(account).into_owned())),
+            );
+        }
+        sql.push(")");
+    }
     sql.push(")");
 }
 

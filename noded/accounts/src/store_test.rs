@@ -64,6 +64,64 @@ fn a_batch_and_its_position_are_stored_together_and_once() {
 }
 
 #[test]
+fn steps_end_with_their_run_whatever_is_reported_of_them() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let state = async || {
+            let jobs = all(&store, &JobFilter { duplicates: true, ..JobFilter::default() }).await;
+            let of = |step: &StepRecord| (step.state, step.end, step.unreported);
+            jobs[0].steps.iter().map(of).collect::<Vec<_>>()
+        };
+        let runs = report(1, [StepKey::BATCH], StepState::Running);
+        store.keep(&of, Position(0), Position(1), vec![submitted(1), runs.clone()]).await.unwrap();
+        assert!(matches!(state().await[..], [(StepState::Running, ..)]));
+        let requeued = JobEvent::Requeued { sluid: Sluid(1000), hold: None, begin: None, expedited: false };
+        store.keep(&of, Position(1), Position(2), vec![ended(1, 1), job(1, requeued)]).await.unwrap();
+        let lost = vec![(StepState::Cancelled, Some(Timestamp(1)), true)];
+        assert_eq!(state().await, lost);
+        store.keep(&of, Position(2), Position(3), vec![runs]).await.unwrap();
+        assert_eq!(state().await, lost, "a late report does not bring it back");
+        let late = report(1, [StepKey::BATCH], StepState::Failed);
+        store.keep(&of, Position(3), Position(4), vec![late]).await.unwrap();
+        assert_eq!(state().await, [(StepState::Failed, Some(Timestamp(1)), false)], "but not after its run's end");
+    });
+}
+
+#[test]
+fn a_coordinator_sees_the_jobs_of_his_accounts() {
+    on_each(async |place| {
+        let store = place.open().await;
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let of_account = |id: u32, account: &str| {
+            let record = record(id, JobSpec { account: Some(account.to_owned()), ..JobSpec::default() });
+            job(id, JobEvent::Submitted(Box::new(record)))
+        };
+        let events = vec![of_account(1, "physics"), of_account(2, "chem"), submitted(3), of_account(4, "physics")];
+        store.keep(&of, Position(0), Position(1), events).await.unwrap();
+        let seen = async |owner: Owner| {
+            let question = Question { filter: &JobFilter::default(), steps: false, after: None, only: Some(&owner) };
+            let page = store.page(question, &mut Cursor::default()).await.unwrap();
+            page.jobs.iter().map(|job| job.row.job.0).collect::<Vec<_>>()
+        };
+        let coordinates = |account: &str| [("c".to_owned(), account.to_owned())].into();
+        assert_eq!(seen(Owner::known(5)).await, [0; 0]);
+        assert_eq!(seen(Owner { coordinates: coordinates("physics"), ..Owner::known(5) }).await, [1, 4]);
+        assert_eq!(
+            seen(Owner { coordinates: [("d".to_owned(), "chem".to_owned())].into(), ..Owner::known(5) }).await,
+            [0; 0]
+        );
+        assert_eq!(
+            seen(Owner { coordinates: coordinates("chem"), ..Owner::known(1001) }).await,
+            [1, 2, 3, 4],
+            "his own"
+        );
+    });
+}
+
+#[test]
 fn another_log_begins_with_a_snapshot_and_ends_the_earlier_feed() {
     on_each(async |place| {
         let store = place.open().await;

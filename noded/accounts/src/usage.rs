@@ -3,6 +3,7 @@
 
 use crate::{
     database::{Link, Reader, Statement, dialect::Dialect},
+    pages::restrict_to,
     store::{Store, StoreError},
 };
 use garrick_accounts::{
@@ -61,6 +62,7 @@ impl From<sqlx::Error> for UsageError {
 /// The fields of a row's body that count. Reading only these takes a fraction of the time.
 #[derive(Deserialize)]
 struct Counted {
+    uid: u32,
     user: String,
     #[serde(default)]
     account: Option<String>,
@@ -199,7 +201,7 @@ impl Sums<'_> {
         };
         sql.push_with(" AND since_ms < ", self.question.end.0);
         if let Some(owner) = self.only {
-            sql.push_with(" AND uid = ", i64::from(owner.uid));
+            restrict_to(&mut sql, owner);
         }
         if let Some((end, since, job, sluid)) = place {
             let columns = ["end_ms", "since_ms", "job", "sluid"];
@@ -224,8 +226,10 @@ impl Sums<'_> {
             Ok(counted) => counted,
             Err(error) => return unreadable(error),
         };
-        // Its number is looked at where the rows are.
-        if self.only.is_some_and(|owner| !owner.is(owner.uid, cluster, &counted.user)) {
+        let sees = |owner: &Owner| {
+            owner.is(counted.uid, cluster, &counted.user) || owner.coordinates(cluster, counted.account.as_deref())
+        };
+        if self.only.is_some_and(|owner| !sees(owner)) {
             return;
         }
         let (begin, end) = (self.question.start, self.question.end);

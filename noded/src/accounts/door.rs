@@ -1,6 +1,6 @@
 //! Conversations at the door of the service. Who asks is known from the kernel, or from a daemon that speaks for him.
 
-use super::records::Clockwork;
+use super::{live::LiveSettings, records::Clockwork};
 use crate::guests::Guests;
 use garrick_accountant::{
     pages::{Cursor, Page, Question},
@@ -57,8 +57,10 @@ const STILL_WORKING: Duration = Duration::from_secs(30);
 pub struct World {
     /// The database.
     pub store: Arc<Store>,
-    /// Settings.
+    /// Settings, as of the beginning of a conversation.
     pub settings: Arc<DbdConfig>,
+    /// Settings, as of now.
+    pub live: Arc<LiveSettings>,
     /// Root, `SlurmUser` and the service's own user: they feed it, speak for others, and see everything.
     pub believed: Arc<[u32]>,
     /// This host.
@@ -166,7 +168,7 @@ impl Asker {
 
     /// Whose rows are his.
     pub(super) fn owner(&self) -> Owner {
-        Owner { uid: self.caller.uid, elsewhere: self.elsewhere.clone() }
+        Owner { elsewhere: self.elsewhere.clone(), ..Owner::known(self.caller.uid) }
     }
 }
 
@@ -246,7 +248,7 @@ pub async fn serve(mut listener: DoorListener, world: World) {
     loop {
         match listener.accept().await {
             Ok(conn) => {
-                let world = world.clone();
+                let world = world.of_now();
                 actix_rt::spawn(async move { world.converse(conn).await });
             }
             Err(e) => {
@@ -258,6 +260,11 @@ pub async fn serve(mut listener: DoorListener, world: World) {
 }
 
 impl World {
+    /// For a conversation that begins now.
+    pub(super) fn of_now(&self) -> Self {
+        Self { settings: self.live.now(), ..self.clone() }
+    }
+
     async fn converse(&self, conn: DoorConn) {
         match conn.hello.link {
             LinkKind::ControllerAccounts if self.is_believed(conn.peer.uid) => {
@@ -564,6 +571,7 @@ impl World {
             }
             AccountsRequest::Records(request) => self.records(request, caller).await,
             AccountsRequest::Statistics => self.statistics(caller),
+            AccountsRequest::Order(order) => self.obey(order, caller),
         }
     }
 
@@ -682,11 +690,17 @@ impl World {
         cursor: &mut Cursor,
     ) -> AccountsReply {
         let private = self.settings.private.has(PrivateKind::Jobs) && !self.is_admin(caller);
-        let only = private.then(|| caller.owner());
+        let only = private.then(|| self.sees_of(caller));
         match self.store.page(Question { filter, steps, after, only: only.as_ref() }, cursor).await {
             Ok(Page { jobs, next }) => AccountsReply::Jobs { jobs, next, at: Timestamp::now() },
             Err(e) => failed(e),
         }
+    }
+
+    /// Whose rows an ordinary user sees where they are private: his own, and those of accounts that he coordinates.
+    fn sees_of(&self, caller: &Asker) -> Owner {
+        let coordinates = visible::coordinated(&self.store.entities(), &self.actor(caller).name);
+        Owner { coordinates, ..caller.owner() }
     }
 
     /// What was used: with `PrivateData=usage`, ordinary users are told their own.
@@ -698,7 +712,7 @@ impl World {
         summed: &mut Summed,
     ) -> AccountsReply {
         let private = self.settings.private.has(PrivateKind::Usage) && !self.is_admin(caller);
-        let (only, at) = (private.then(|| caller.owner()), Timestamp::now());
+        let (only, at) = (private.then(|| self.sees_of(caller)), Timestamp::now());
         match self.store.usage(question, after, only.as_ref(), (at, summed)).await {
             Ok(Part { rows, more }) => AccountsReply::Usage { rows, more, at },
             Err(e @ UsageError::TooMany) => AccountsReply::Refused(AccountsRefusal::Invalid(e.to_string())),
@@ -983,7 +997,7 @@ mod tests {
         let unknown = 3_999_999_999;
         assert_eq!(told(unknown, Some("alice")).await, (unknown, "alice".to_owned(), false));
         let elsewhere = Some(("maple".to_owned(), Some("alice".to_owned())));
-        assert_eq!(ask(unknown, Some("alice")).await.owner(), Owner { uid: unknown, elsewhere });
+        assert_eq!(ask(unknown, Some("alice")).await.owner(), Owner { elsewhere, ..Owner::known(unknown) });
         assert_eq!(told(unknown, None).await.1, unknown.to_string());
     }
 }

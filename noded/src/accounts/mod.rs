@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`start`] | opening database and door |
 //! | [`door`] | conversations with the controller that feeds it, and with commands |
+//! | [`live`] | the settings, while it serves |
 //! | [`records`] | changes of records of jobs, archives, and how long questions took |
 //! | [`archive`] | the site's own program that archives |
 //! | [`network`] | the port: who is trusted there, and as what |
@@ -13,6 +14,7 @@
 
 pub mod archive;
 pub mod door;
+pub mod live;
 pub mod network;
 pub mod program;
 pub mod reach;

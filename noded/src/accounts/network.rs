@@ -204,7 +204,7 @@ async fn converse(mut connection: Connection, world: &World) {
         }
         (LinkKind::CommandToAccounts, Role::Controller) => {
             while let Ok(Some((passed, bulk))) = connection.accept_bulk::<PassedOn>().await {
-                let world = world.clone();
+                let world = world.of_now();
                 let (replies, requests) = bulk.split::<AccountsReply, AccountsRequest>(limits::DOOR);
                 let cluster = connection.peer.name.clone();
                 actix_rt::spawn(async move {

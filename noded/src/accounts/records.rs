@@ -9,23 +9,30 @@ use garrick_accountant::{
     records::{Edited, LoadError},
 };
 use garrick_accounts::{
-    messages::{AccountsRefusal, AccountsReply, Statistics},
+    messages::{AccountsRefusal, AccountsReply, ServiceOrder, Statistics},
     records::{self, JobEdit, MOST_RUNS, PurgeOrder, RecordsReply, RecordsRequest},
 };
 use garrick_model::{
     config::purge::{Age, PurgeSettings},
     time::Timestamp,
 };
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use std::{
     fs,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Permission bits of who is not the owner to write.
 const OTHERS_WRITE: u32 = 0o022;
+
+/// Answers are sent in that time before the service ends.
+const BEFORE_END: Duration = Duration::from_millis(50);
 
 /// Characters of a question that are logged.
 const LONGEST_LINE: usize = 400;
@@ -45,6 +52,11 @@ impl Clockwork {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).note(kind, uid, micros);
     }
 
+    fn begin_anew(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Statistics { since: Timestamp::now(), ..Statistics::default() };
+    }
+
     fn so_far(&self) -> Statistics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -61,6 +73,39 @@ impl World {
             true => AccountsReply::Statistics(Box::new(self.clockwork.so_far())),
             false => AccountsReply::Refused(AccountsRefusal::Denied),
         }
+    }
+
+    /// Does what the service itself is told to do: for administrators, and the counting anew for operators too.
+    pub(super) fn obey(&self, order: ServiceOrder, caller: &Asker) -> AccountsReply {
+        let who = self.actor(caller);
+        let clears = order == ServiceOrder::ClearStatistics && self.is_admin(caller);
+        let may = who.believed || self.is_administrator(&who) || clears;
+        if !may {
+            return AccountsReply::Refused(AccountsRefusal::Denied);
+        }
+        tracing::info!(user = who.name, host = caller.caller.host, ?order, "the service is told to do something");
+        match order {
+            ServiceOrder::ClearStatistics => self.clockwork.begin_anew(),
+            ServiceOrder::Reconfigure => {
+                if let Err(why) = self.live.read_again() {
+                    tracing::error!("the settings were not changed: {why}");
+                    return invalid(why);
+                }
+            }
+            ServiceOrder::Shutdown if self.live.is_embedded() => {
+                return invalid(
+                    "this service is a part of its cluster's controller, and ends with it: use `garrick down`",
+                );
+            }
+            // As a signal from outside would have it; the answer is on its way before.
+            ServiceOrder::Shutdown => drop(actix_rt::spawn(async {
+                tokio::time::sleep(BEFORE_END).await;
+                if let Err(error) = kill(Pid::this(), Signal::SIGTERM) {
+                    tracing::error!(%error, "this process cannot be ended");
+                }
+            })),
+        }
+        AccountsReply::Done
     }
 
     /// A TRES of an edit that there is not.

@@ -4,6 +4,7 @@
 use super::{
     archive::purge,
     door::{self, ANSWERED_OF_USER, CONVERSING_OF_USER, OfUsers, World},
+    live::LiveSettings,
     network::{self, NetworkError},
     reach::is_here,
     records::Clockwork,
@@ -117,9 +118,10 @@ async fn keep_connected(store: Arc<Store>) {
 }
 
 /// Purges now and every hour what is old by then.
-async fn purge_hourly(store: Arc<Store>, settings: Arc<DbdConfig>) {
+async fn purge_hourly(store: Arc<Store>, settings: Arc<LiveSettings>) {
     loop {
-        match purge(&store, &settings, &settings.purge).await {
+        let now = settings.now();
+        match purge(&store, &now, &now.purge).await {
             Ok(purged) if purged == Purged::default() => {}
             Ok(Purged { jobs, steps, transactions, events, reservations, texts }) => {
                 tracing::info!(jobs, steps, transactions, events, reservations, texts, "old records were purged");
@@ -147,7 +149,8 @@ fn lock(settings: &DbdConfig) -> Result<Option<Held>, AccountsStartError> {
 
 /// Where the service serves, and what conversations share but for the database.
 struct Service {
-    settings: DbdConfig,
+    settings: Arc<DbdConfig>,
+    live: Arc<LiveSettings>,
     door: PathBuf,
     believed: Vec<u32>,
     host: String,
@@ -171,10 +174,10 @@ impl Service {
     fn open(&self, (lock, store): (Held, Arc<Store>)) -> Result<(), AccountsStartError> {
         let listener = listen(&self.settings, &self.door)?;
         let port = if self.embedded { None } else { network::open(&self.settings)? };
-        let settings = Arc::new(self.settings.clone());
         let world = World {
             store: Arc::clone(&store),
-            settings: Arc::clone(&settings),
+            settings: Arc::clone(&self.settings),
+            live: Arc::clone(&self.live),
             believed: self.believed.clone().into(),
             host: self.host.clone().into(),
             is_backup: self.is_backup,
@@ -188,7 +191,7 @@ impl Service {
         if self.settings.storage.file().is_none() {
             actix_rt::spawn(keep_connected(Arc::clone(&store)));
         }
-        actix_rt::spawn(purge_hourly(store, settings));
+        actix_rt::spawn(purge_hourly(store, Arc::clone(&self.live)));
         // It is held as long as one of the two serves.
         let lock = Arc::new(lock);
         if let Some(port) = port {
@@ -269,16 +272,26 @@ async fn said_password(script: &Path) -> Result<Password, AccountsStartError> {
     }
 }
 
-/// Starts the service, which ends when what is returned is dropped.
-pub async fn start(cluster: &Cluster, mut settings: DbdConfig) -> Result<Background, AccountsStartError> {
+/// A service at work, which ends when this is dropped.
+#[derive(Debug)]
+pub struct RunningAccounts {
+    _background: Background,
+    /// Its settings.
+    pub settings: Arc<LiveSettings>,
+}
+
+/// Starts the service.
+pub async fn start(cluster: &Cluster, mut settings: DbdConfig) -> Result<RunningAccounts, AccountsStartError> {
     if let Some(script) = &settings.password_script {
         settings.storage.password = Some(said_password(script).await?);
     }
     let arbiter = Arbiter::new();
     let (started, is_started) = oneshot::channel::<Result<(), AccountsStartError>>();
     let is_backup = settings.backup.as_deref().is_some_and(is_here) && !is_here(&settings.host);
+    let live = Arc::new(LiveSettings::new(cluster, settings));
     let service = Service {
-        settings,
+        settings: live.now(),
+        live: Arc::clone(&live),
         is_backup,
         door: cluster.doors.join(doors::ACCOUNTING),
         believed: cluster.believed(),
@@ -289,7 +302,7 @@ pub async fn start(cluster: &Cluster, mut settings: DbdConfig) -> Result<Backgro
     arbiter.spawn_fn(move || drop(actix_rt::spawn(service.run(started))));
     let running = Background::new("accounting", arbiter);
     is_started.await.map_err(|_| AccountsStartError::Thread)??;
-    Ok(running)
+    Ok(RunningAccounts { _background: running, settings: live })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The requests that concern this process: reading the configuration again, ending, join tokens.
 
 use crate::{
+    accounts::live::LiveSettings,
     controller::{
         links::try_tell,
         names::Names,
@@ -37,6 +38,8 @@ pub struct ThisProcess {
     pub cluster: Cluster,
     /// The frontend, once it runs.
     pub frontend: Arc<OnceLock<Address<ControllerMsg>>>,
+    /// Settings of the service of accounting of an embedded cluster, once it runs.
+    pub accounts: Arc<OnceLock<Arc<LiveSettings>>>,
     /// Who is who.
     pub names: Names,
     /// Makes tokens.
@@ -64,7 +67,7 @@ impl ThisProcess {
 
     fn reader(&self) -> Reader {
         let (cluster, frontend, warned) = (self.cluster.clone(), Arc::clone(&self.frontend), Arc::clone(&self.warned));
-        Reader { cluster, frontend, warned }
+        Reader { cluster, frontend, accounts: Arc::clone(&self.accounts), warned }
     }
 }
 
@@ -72,6 +75,7 @@ impl ThisProcess {
 struct Reader {
     cluster: Cluster,
     frontend: Arc<OnceLock<Address<ControllerMsg>>>,
+    accounts: Arc<OnceLock<Arc<LiveSettings>>>,
     warned: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -110,6 +114,9 @@ impl Reader {
                 }
                 logging::set_levels(&self.cluster.log_levels_of(&config, None));
                 tracing::info!(file = %path.display(), "configuration read again");
+                if let Some(Err(why)) = self.accounts.get().map(|accounts| accounts.read_again()) {
+                    tracing::error!("the settings of accounting were not changed: {why}");
+                }
                 let Some(frontend) = self.frontend.get() else { return };
                 let changed = ControllerMsg::config_changed(Arc::new(config), replies);
                 if let Some(ControllerMsg::Hand { gift: FrontendGift::Replies(mut replies), .. }) =

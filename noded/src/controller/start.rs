@@ -22,7 +22,7 @@ use super::{
 use crate::{
     accounts::{
         reach::Accounting,
-        start::{self as accounts, AccountsStartError},
+        start::{self as accounts, AccountsStartError, RunningAccounts},
     },
     background::Background,
     daemon::{options::Options, place::Cluster, reset_key},
@@ -138,7 +138,7 @@ pub struct RunningController {
     _completion: Option<Background>,
     // Before the service that it feeds.
     _feed: Option<Background>,
-    _accounts: Option<Background>,
+    _accounts: Option<RunningAccounts>,
     // Closed before the state folder is given up.
     _door: Door,
     _tenure: Tenure,
@@ -454,7 +454,7 @@ fn warnings(cluster: &Cluster) -> BTreeSet<String> {
 }
 
 /// In an embedded cluster the controller's process has the service of accounting in it.
-async fn own_accounts(cluster: &Cluster) -> Result<Option<Background>, ControllerStartError> {
+async fn own_accounts(cluster: &Cluster) -> Result<Option<RunningAccounts>, ControllerStartError> {
     if cluster.home.is_none() || !cluster.config.accounting {
         return Ok(None);
     }
@@ -513,6 +513,7 @@ pub async fn start(
         names: names.clone(),
         cluster: cluster.clone(),
         frontend: Arc::new(OnceLock::new()),
+        accounts: Arc::new(OnceLock::new()),
         join: Arc::clone(&join),
         trust: Arc::clone(&trust),
         exit,
@@ -534,6 +535,9 @@ pub async fn start(
     let service = Accounting::of(cluster);
     let sink = completion_sink(&cluster.config)?;
     let accounts = own_accounts(cluster).await?;
+    if let Some(accounts) = &accounts {
+        let _ = process.accounts.set(Arc::clone(&accounts.settings));
+    }
     let forgotten = tokio::time::timeout(LOG_PATIENCE, setup::forget(&*ports.log, options.recover)).await;
     let unanswered = |why: &dyn std::fmt::Display| Err(AppendError::Failed(why.to_string()));
     forgotten.map_or_else(|e| unanswered(&e), |answer| answer.unwrap_or_else(|e| unanswered(&e)))?;

@@ -151,6 +151,88 @@ fn rows_of_others_are_hidden_where_an_embedded_cluster_keeps_jobs_private() {
 }
 
 #[test]
+fn coordinators_see_private_jobs_and_what_is_private_changes_with_the_configuration() {
+    if !is_root() {
+        return eprintln!("skipped: coordinators_see_private_jobs needs root");
+    }
+    // Users that there are on any Debian: `games` and `news`.
+    let (games, news, nobody) = (5, 9, 65534);
+    let shape = ["--nodes", "1", "--cpus", "4", "--memory", "1000"];
+    let c = Cluster::up_with("coordinators", &shape, |_| "PrivateData=jobs,usage".to_owned());
+    c.sh("sacctmgr -i add account physics").ok();
+    c.sh("sacctmgr -i add user games account=physics").ok();
+    c.sh("sacctmgr -i add account chem").ok();
+    c.sh("sacctmgr -i add user news account=chem").ok();
+    c.sh("sacctmgr -i add coordinator account=physics name=news").ok();
+    let send = |words: &[&str]| answer(c.command_as(games, "sbatch").args(words));
+    c.await_that("the accounts are known", || {
+        let job = send(&["-J", "probe", "-H", "-o", "/dev/null", "--wrap", "true"]).ok().job();
+        let account = c.sh(&format!("squeue -h -j {job} -o %a")).out;
+        c.run("scancel", &[&job]).ok();
+        account.trim() == "physics"
+    });
+    let job = send(&["-J", "hers", "-o", "/dev/null", "--wrap", "sleep 7654"]).ok().job();
+    c.await_state(&job, "RUNNING");
+    let queue = |uid| answer(c.command_as(uid, "squeue").args(["-h", "-o", "%i"])).out.trim().to_owned();
+    c.await_that("her coordinator sees it", || queue(news) == job);
+    assert_eq!((queue(games), queue(nobody)), (job.clone(), String::new()));
+    let words = ["-a", "-nPX", "--name=hers", "-o", "jobid"];
+    let records = |uid| answer(c.command_as(uid, "sacct").args(words)).out.trim().to_owned();
+    c.await_that("it is recorded", || records(games) == job);
+    assert_eq!((records(news), records(nobody)), (job.clone(), String::new()));
+    // What a job uses is not removed.
+    for entity in ["user games", "account physics"] {
+        let refused = c.sh(&format!("sacctmgr -i delete {entity}"));
+        assert_eq!(refused.code, 1, "{refused:?}");
+        let (heading, jobs) = refused.err.split_once('\n').unwrap();
+        assert_eq!(heading, " Error with request: Job(s) active, cancel job(s) before remove");
+        assert!(jobs.starts_with(&format!("  JobID = {job:<10} C = ")) && jobs.contains(" A = physics    U = games "));
+    }
+    // A site that keeps nothing to itself any more.
+    let conf = c.conf_folder().join("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(&conf, text.replace("PrivateData=jobs,usage", "PrivateData=none")).unwrap();
+    c.sh("scontrol reconfigure").ok();
+    c.await_that("everybody sees it", || queue(nobody) == job && records(nobody) == job);
+    std::fs::write(&conf, text).unwrap();
+    c.sh("sacctmgr reconfigure").ok();
+    assert_eq!(records(nobody), "");
+    // The service by itself.
+    let rolled = c.sh("sacctmgr -i rollup").ok();
+    assert_eq!(rolled.err, "sacctmgr: accounting_storage/slurmdbd: acct_storage_p_roll_usage: SUCCESS\n");
+    assert!(c.sh("sacctmgr show stats").ok().out.contains("( 1444)"));
+    c.sh("sacctmgr clear stats").ok();
+    assert!(!c.sh("sacctmgr show stats").ok().out.contains("( 1444)"));
+    for words in [["clear", "stats"].as_slice(), &["reconfigure"], &["shutdown"]] {
+        let denied = answer(c.command_as(nobody, "sacctmgr").args(words));
+        assert!(denied.code == 1 && denied.err.contains("Access/permission denied"), "{denied:?}");
+    }
+    let ours = c.sh("sacctmgr shutdown");
+    assert!(ours.code == 1 && ours.err.contains("part of its cluster's controller"), "{ours:?}");
+    c.run("scancel", &[&job]).ok();
+    c.down();
+}
+
+/// The machine dies with all that runs there.
+#[test]
+fn steps_of_a_lost_node_end_with_their_job() {
+    let shape = ["--nodes", "2", "--cpus", "2", "--memory", "1000"];
+    let c = Cluster::up_with("sacct-lost", &shape, |_| "SlurmdTimeout=2".to_owned());
+    let words = ["--no-requeue", "-w", "n2", "-o", "/dev/null", "--wrap", "srun sleep 7655"];
+    let job = c.run("sbatch", &words).ok().job();
+    let fields = format!("-nP -j {job} -o jobid,state,end,exitcode");
+    awaited(&c, &fields, |said| said.contains(&format!("{job}.0|RUNNING")));
+    c.kill_node("n2", &job);
+    c.await_state(&job, "NODE_FAIL");
+    let said = awaited(&c, &fields, |said| said.starts_with(&format!("{job}|NODE_FAIL")));
+    let end = said.lines().next().unwrap().split('|').nth(2).unwrap();
+    let expected = [("", "NODE_FAIL", "1:0"), (".batch", "CANCELLED", ""), (".0", "CANCELLED", "")]
+        .map(|(step, state, exit)| format!("{job}{step}|{state}|{end}|{exit}"));
+    let shown: Vec<&str> = said.lines().filter(|line| !line.contains(".extern|")).collect();
+    assert_eq!(shown, expected);
+}
+
+#[test]
 fn scripts_and_environments_are_kept_where_the_site_wants_them() {
     if !is_root() {
         eprintln!("skipped: scripts_and_environments_are_kept_where_the_site_wants_them needs root");

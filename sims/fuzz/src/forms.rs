@@ -3,7 +3,7 @@
 
 use garrick_accounts::{
     change::{Action, Affected, ChangeRefusal, edit::TresEdit},
-    messages::{AccountsRefusal, AccountsReply, AccountsRequest},
+    messages::{AccountsRefusal, AccountsReply, AccountsRequest, ServiceOrder},
     records,
 };
 use garrick_model::{
@@ -134,6 +134,7 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         QosFlag,
         QosPreemptMode,
         AccountsRefusal,
+        ServiceOrder,
         records::RecordsRequest,
         records::RecordsReply,
         Action,

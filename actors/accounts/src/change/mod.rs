@@ -9,6 +9,7 @@
 //! | [`edit`] | values to be set: limits, shares, QOS lists |
 //! | [`refusal`] | why nothing was changed |
 //! | [`fresh`] | what there is before the first change |
+//! | [`active`] | what jobs keep from being removed |
 //! | `rights` | who may |
 //! | `bounds` | what coordinators leave to others at most |
 //! | `tree` | names and order of associations |
@@ -16,6 +17,7 @@
 //! | `clusters`, `accounts`, `users`, `user_edits`, `qos`, `coordinators`, `wckeys`, `resources`, `federations` | what is done for each kind |
 
 mod accounts;
+pub mod active;
 mod associations;
 mod bounds;
 #[cfg(test)]

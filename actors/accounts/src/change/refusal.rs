@@ -1,6 +1,6 @@
 //! Why nothing was changed. Facts only: `sacctmgr` has the words.
 
-use super::AssocName;
+use super::{AssocName, active::ActiveJob};
 use serde::{Deserialize, Serialize};
 
 /// Why nothing was changed.
@@ -61,6 +61,8 @@ pub enum ChangeRefusal {
     DefaultQos(Vec<(AssocName, String)>),
     /// Users would lose the account that is their default, and keep others.
     DefaultAccount(Vec<AssocName>),
+    /// Jobs use what was to be removed: these, and maybe more.
+    JobsActive(Vec<ActiveJob>),
     /// These users are not in the account that was to be their default on these clusters.
     NotInAccount {
         /// Account.

@@ -30,6 +30,11 @@ use garrick_events::{
     records::{job::JobRecord, job_event::JobEvent, node::SavedNode},
 };
 use garrick_model::{
+    entities::{
+        Entities,
+        association::{AssocId, Association},
+        names::{Account, AdminLevel, User},
+    },
     ids::{ArrayTask, JobId, RequestId, Sluid},
     messages::{
         command::{
@@ -65,6 +70,7 @@ struct Shown {
     roster: Arc<Roster>,
     links: Mutex<BTreeMap<String, u64>>,
     refuses: Mutex<Option<Duration>>,
+    entities: Mutex<Arc<Entities>>,
 }
 
 impl Sight for Shown {
@@ -88,6 +94,9 @@ impl Sight for Shown {
     }
     fn priority_rules(&self) -> Option<Arc<priority::Rules>> {
         None
+    }
+    fn entities(&self) -> Arc<Entities> {
+        Arc::clone(&self.entities.lock().unwrap())
     }
     fn job_site(&self) -> Arc<JobSite> {
         Arc::default()
@@ -147,6 +156,7 @@ impl Frontend {
             roster: Arc::new(Roster::restored(Arc::clone(&config), BTreeMap::new(), BTreeMap::new()).0),
             links: Mutex::default(),
             refuses: Mutex::default(),
+            entities: Mutex::default(),
         });
         for (place, partition) in (0..).zip(&config.partitions) {
             let core = PartitionCore::new(&config, &partition.name, Default::default()).unwrap();
@@ -754,4 +764,39 @@ fn what_is_the_processs_is_handed_on_with_who_asked() {
     frontend.show(job(1, spec()));
     let own = frontend.asks(ALICE, counts("/job/1"));
     assert!(matches!(own[..], [Effect::Do(FrontendErrand::Host(_, HostAsk::CountMessages(_)))]), "{own:?}");
+}
+
+#[test]
+fn coordinators_and_operators_see_jobs_that_are_private() {
+    let mut frontend = Frontend::of(&format!("{TWO_NODES}PrivateData=jobs\n"), &[7]);
+    frontend.show(JobView { association: Some(AssocId(2)), ..job(8, spec()) });
+    let sees = |frontend: &mut Frontend| {
+        [7, 8].map(|id| match frontend.asks(BOB, CommandRequest::Explain { job: JobId(id) }).pop() {
+            Some(Effect::Answer { answer: CommandReply::Refused(Refusal::InvalidJobId), .. }) => false,
+            Some(Effect::Do(FrontendErrand::Pass { .. })) => true,
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(sees(&mut frontend), [false, false]);
+    let cluster = frontend.shown.config().cluster_name.clone();
+    let of = |id, user: Option<&str>, parent| Association {
+        id: AssocId(id),
+        cluster: cluster.clone(),
+        account: "physics".to_owned(),
+        user: user.map(str::to_owned),
+        parent,
+        ..Association::default()
+    };
+    let account = Account { name: "physics".to_owned(), coordinators: ["bob".to_owned()].into(), ..Account::default() };
+    let mut known = Entities {
+        associations: [of(1, None, None), of(2, Some("alice"), Some(AssocId(1)))].map(|own| (own.id, own)).into(),
+        accounts: [("physics".to_owned(), account)].into(),
+        users: [("bob".to_owned(), User { name: "bob".to_owned(), ..User::default() })].into(),
+        ..Entities::default()
+    };
+    *frontend.shown.entities.lock().unwrap() = Arc::new(known.clone());
+    assert_eq!(sees(&mut frontend), [false, true]);
+    known.users.get_mut("bob").unwrap().admin = AdminLevel::Operator;
+    *frontend.shown.entities.lock().unwrap() = Arc::new(known);
+    assert_eq!(sees(&mut frontend), [true, true]);
 }

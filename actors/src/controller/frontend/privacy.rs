@@ -4,6 +4,10 @@ use super::core::FrontendCore;
 use crate::{messages::job::Authority, submission::users::group_names};
 use garrick_model::{
     config::PrivateKind,
+    entities::{
+        association::{AssocId, Association},
+        names::AdminLevel,
+    },
     ids::{JobId, Sluid},
     messages::command::CommandRequest,
     refusal::Refusal,
@@ -11,18 +15,37 @@ use garrick_model::{
     time::Timestamp,
     view::{JobView, NodeHold, NodeView},
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 impl FrontendCore {
-    /// Does the site hide that from them?
+    /// Does the site hide that from them? Nothing is hidden from operators (slurm.conf(5), `PrivateData`).
     pub(super) fn hides(&self, by: Authority, kind: PrivateKind) -> bool {
-        !by.admin && self.sight.config().private_data.has(kind)
+        !by.admin && self.sight.config().private_data.has(kind) && !self.is_operator(by)
     }
 
-    /// A test for jobs: may they be shown to the user?
+    fn is_operator(&self, by: Authority) -> bool {
+        let known = self.sight.entities();
+        let user = self.user_name(by.uid).to_ascii_lowercase();
+        known.users.get(&user).is_some_and(|user| !user.deleted && user.admin >= AdminLevel::Operator)
+    }
+
+    /// A test for jobs: may they be shown to the user? Coordinators see those of their accounts.
     pub(super) fn sees_job(&self, by: Authority) -> impl Fn(&JobView) -> bool + use<> {
         let hides = self.hides(by, PrivateKind::Jobs);
-        move |view| !hides || view.uid == by.uid
+        let seen = if hides { self.coordinated(by) } else { BTreeSet::new() };
+        move |view| !hides || view.uid == by.uid || view.association.is_some_and(|id| seen.contains(&id))
+    }
+
+    /// Associations of users in accounts that the user coordinates.
+    fn coordinated(&self, by: Authority) -> BTreeSet<AssocId> {
+        let known = self.sight.entities();
+        let coordinated = known.coordinated_by(&self.user_name(by.uid).to_ascii_lowercase());
+        if coordinated.is_empty() {
+            return BTreeSet::new();
+        }
+        let is_below = |own: &&Association| own.parent.is_some_and(|above| coordinated.contains(above));
+        let cluster = &self.sight.config().cluster_name;
+        known.living(cluster).filter(|own| own.user.is_some()).filter(is_below).map(|own| own.id).collect()
     }
 
     /// Refuses a question about something that the user may not see. To ask about a hidden job is to ask about an unknown one.
@@ -45,9 +68,9 @@ impl FrontendCore {
         if !self.hides(by, PrivateKind::Jobs) {
             return Ok(());
         }
-        let own = |view: &Arc<JobView>| view.uid == by.uid;
+        let sees = self.sees_job(by);
         // A job that is being saved has no view yet: whoever submitted it is answered when it has one.
-        let seen = self.sight.boards().jobs.get(&job).is_some_and(|view| own(&view));
+        let seen = self.sight.boards().jobs.get(&job).is_some_and(|view| sees(&view));
         if seen { Ok(()) } else { Err(Refusal::InvalidJobId) }
     }
 

@@ -37,6 +37,7 @@ use crate::{
 use garrick_events::records::node::SavedNode;
 use garrick_model::{
     config::{AUDIT_RPCS, Config},
+    entities::Entities,
     ids::{JobId, Sluid},
     messages::{
         command::{Caller, CommandReply, CommandRequest, MessageCount},
@@ -96,6 +97,9 @@ impl Sight for Env {
     }
     fn accounting(&self) -> Accounting {
         Self::accounting(self)
+    }
+    fn entities(&self) -> Arc<Entities> {
+        Self::entities(self)
     }
     fn job_site(&self) -> Arc<JobSite> {
         Self::job_site(self)

@@ -8,7 +8,7 @@ use crate::{
     submission::users::UserDirectory,
 };
 use garrick_events::records::node::SavedNode;
-use garrick_model::{config::Config, ids::JobId, view::LicenseView};
+use garrick_model::{config::Config, entities::Entities, ids::JobId, view::LicenseView};
 use garrick_plan::{rules::priority, snapshot::accounting::Accounting};
 use jiff::tz::TimeZone;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -36,6 +36,10 @@ pub trait Sight: Send + Sync {
     /// What binds jobs of what accounting knows.
     fn accounting(&self) -> Accounting {
         Accounting::default()
+    }
+    /// Accounts, users and associations, as accounting knows them.
+    fn entities(&self) -> Arc<Entities> {
+        Arc::default()
     }
     /// Settings for jobs.
     fn job_site(&self) -> Arc<JobSite>;

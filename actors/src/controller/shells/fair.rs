@@ -178,14 +178,10 @@ fn boundaries(period: ResetPeriod, now: Timestamp, zone: &TimeZone) -> Option<(T
 
 /// The users' names whose usage a user may see where that is private: his own, and all in accounts that he coordinates.
 pub fn visible(entities: &Entities, cluster: &str, user: &str) -> BTreeSet<AssocId> {
-    let coordinated: BTreeSet<AssocId> = entities
-        .living(cluster)
-        .filter(|own| own.user.is_none())
-        .filter(|own| entities.accounts.get(&own.account).is_some_and(|account| account.coordinators.contains(user)))
-        .map(|own| own.id)
-        .collect();
+    let coordinated = entities.coordinated_by(user);
     let sees = |own: &&Association| {
-        own.user.as_deref() == Some(user) || entities.lineage(own.id).any(|above| coordinated.contains(&above.id))
+        let account = if own.user.is_some() { own.parent } else { Some(own.id) };
+        own.user.as_deref() == Some(user) || account.is_some_and(|account| coordinated.contains(account))
     };
     entities.living(cluster).filter(sees).map(|own| own.id).collect()
 }

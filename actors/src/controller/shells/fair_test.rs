@@ -1,7 +1,11 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use garrick_events::{event::Replayed, usage::Meter};
-use garrick_model::entities::{association::Shares, names::Account, qos::QosRecord};
+use garrick_model::entities::{
+    association::Shares,
+    names::{Account, User},
+    qos::QosRecord,
+};
 
 fn at(text: &str) -> Timestamp {
     Timestamp(text.parse::<jiff::Timestamp>().unwrap().as_millisecond())
@@ -157,6 +161,7 @@ fn a_user_sees_his_own_and_what_he_coordinates() {
     let seen = |known: &Entities, user: &str| visible(known, "c", user).into_iter().map(|id| id.0).collect::<Vec<_>>();
     assert_eq!((seen(&known, "alice"), seen(&known, "carol")), (vec![3, 5], vec![]));
     let coordinators = ["carol".to_owned()].into();
+    known.users.insert("carol".to_owned(), User::default());
     known.accounts.insert("astro".to_owned(), Account { coordinators, ..Account::default() });
     assert_eq!(seen(&known, "carol"), [4, 5, 6]);
 }

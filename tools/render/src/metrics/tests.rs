@@ -32,7 +32,7 @@ fn node(index: u32) -> NodeView {
     };
     let gres = if index == 0 { vec![gpus] } else { Vec::new() };
     let shape = NodeShape { memory: MemoryMib(2000), gres, ..testing::shape(1, 4, 1) };
-    let load = NodeLoad { load_hundredths: 0, free_memory: Some(MemoryMib(21010)) };
+    let load = NodeLoad { free_memory: Some(MemoryMib(21010)), ..NodeLoad::default() };
     NodeView { name: format!("n{}", index + 1), shape, load, ..testing::node(index, 4) }
 }
 

@@ -5,6 +5,7 @@ use crate::{step_lines::cut, words};
 use garrick_accounts::{row::JobRow, step::StepRecord};
 use garrick_model::{
     ids::{StepKey, StepNum},
+    state::{JobState, StepState},
     time::Timestamp,
     usage::TaskUsage,
 };
@@ -85,6 +86,10 @@ impl<'r> Entry<'r> {
     pub fn state(&self) -> String {
         match self.step() {
             None => state::words(self.row),
+            // With its job.
+            Some(step) if step.state == StepState::Running && self.row.state == JobState::Suspended => {
+                words::job_state(JobState::Suspended).to_owned()
+            }
             Some(step) => words::step_state(step.state).to_owned(),
         }
     }
@@ -106,10 +111,10 @@ impl<'r> Entry<'r> {
         Span { start, end, secs }
     }
 
-    /// How long it was suspended, seconds. Of a numbered step that is not known.
+    /// How long it was suspended, seconds: a step as long as its job was, while it ran.
     pub fn suspended_secs(&self, now: Timestamp) -> u64 {
-        if self.step().is_some() && !self.is_special() {
-            return 0;
+        if let Some(step) = self.step().filter(|_| !self.is_special()) {
+            return step.start.map_or(0, |start| self.row.suspended_within(start, step.end.unwrap_or(now)) / 1000);
         }
         let current = self.row.suspended_since.map_or(0, |since| now.since(since).as_secs());
         self.row.suspended_ms / 1000 + current

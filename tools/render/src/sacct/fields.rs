@@ -368,7 +368,10 @@ pub static FIELDS: &[Field] = &[
     date("Eligible", |e, set| at(e, set, e.row.eligible)),
     date("End", |e, set| set.clock.at_or(e.span(set.clock.now, set.truncate).end, UNKNOWN)),
     text("Exclusive", 14, |e, _| of_job(e, |row| shared(row).1.to_owned())),
-    text("ExitCode", 8, |e, _| e.step().map_or(e.row.exit, |step| step.exit).to_string()),
+    text("ExitCode", 8, |e, _| match e.step() {
+        Some(step) if step.unreported => String::new(),
+        step => step.map_or(e.row.exit, |step| step.exit).to_string(),
+    }),
     text("Extra", 14, |e, _| of_job(e, |row| given(&row.extra))),
     text("FailedNode", 8, |e, _| of_job(e, |row| given(&row.failed_node))),
     text("Flags", 19, |e, _| of_job(e, flags)),

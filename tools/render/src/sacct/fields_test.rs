@@ -6,10 +6,11 @@ use crate::{
     sacct::{choice::tests::choice, efficiency::Efficiency},
     testing::accounting::{at, job, job_12, step, tres, waiting, with_steps},
 };
-use garrick_accounts::messages::JobWithSteps;
+use garrick_accounts::{messages::JobWithSteps, row::Suspension, step::StepRecord};
 use garrick_model::{
     ids::{ArrayTask, JobId},
     state::{ExitStatus, JobState, StepState},
+    time::Timestamp,
     usage::TaskUsage,
 };
 use jiff::tz::TimeZone;
@@ -283,6 +284,18 @@ fn suspended_time_is_not_elapsed_time() {
         values(vec![with_steps(row.clone(), [step(&row, "batch", "batch")])], format),
         "00:00:07|00:00:03|00:00:07;00:00:07|00:00:03|00:00:07"
     );
+    // A step since before the suspension, and one that began after it.
+    let from = at(20).0;
+    let suspensions = vec![Suspension { from: Timestamp(from - 3_000), until: Timestamp(from), ms: 3_000 }];
+    let row = JobRow { suspensions, ..row };
+    let later = StepRecord { start: Some(at(21)), ..step(&row, "1", "late") };
+    assert_eq!(
+        values(vec![with_steps(row.clone(), [step(&row, "0", "sleep"), later.clone()])], "elapsed,suspended"),
+        "00:00:07|00:00:03;00:00:07|00:00:03;00:00:04|00:00:00"
+    );
+    let stands = JobRow { end: None, state: JobState::Suspended, suspended_since: Some(at(24)), ..row.clone() };
+    let runs = StepRecord { state: StepState::Running, end: None, ..later };
+    assert_eq!(values(vec![with_steps(stands, [runs])], "state"), "SUSPENDED;SUSPENDED");
     let stands = JobRow { end: None, state: JobState::Suspended, suspended_since: Some(at(180)), ..row };
     assert_eq!(values(vec![with_steps(stands, [])], format), "00:02:42|00:00:10|00:02:42");
 }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `words` | the names of all commands |
 //! | [`list`] | `list` and `show` of what is kept as entities, and of changes |
-//! | `service` | `ping`, `show configuration` |
+//! | `service` | `ping`, `show configuration`, `reconfigure`, `shutdown`, `clear stats`, `rollup` |
 //! | `runaway` | `show runawayjobs` |
 //! | `stats` | `show stats` |
 //! | `archive` | `archive dump`, `archive load` |
@@ -286,6 +286,10 @@ fn change(session: &mut Session, name: &str, words: &[String]) -> i32 {
     match change::Verb::of(name) {
         Some(verb) => run_change(verb, words, session),
         None if name == "archive" => archive::run(session, words),
+        None if name == "reconfigure" => service::reconfigure(session, words),
+        None if name == "shutdown" => service::shutdown(session, words),
+        None if name == "clear" => service::clear(session, words),
+        None if name == "rollup" => service::rollup(session, words),
         None => session.not_supported(&format!("sacctmgr {name}")),
     }
 }

@@ -1,18 +1,30 @@
-//! `sacctmgr ping` and `sacctmgr show configuration`.
+//! What concerns the service itself: `sacctmgr ping`, `show configuration`, `reconfigure`, `shutdown`, `clear stats` and `rollup`.
 
-use super::Session;
-use crate::query::choices;
-use garrick_accounts::messages::{AccountsRefusal, AccountsReply, AccountsRequest};
+use super::{
+    Session,
+    change::{
+        asking,
+        world::{Live, World as _},
+    },
+    is_operator,
+};
+use crate::{output, query::choices};
+use garrick_accounts::messages::{AccountsRefusal, AccountsReply, AccountsRequest, ServiceOrder};
 use garrick_asking::{
     accounting::AccountsError,
     cluster::{Cluster, ClusterError},
     contact::Contact,
 };
 use garrick_model::{
+    date,
     messages::command::{CommandReply, CommandRequest},
-    time::Timestamp,
+    time::{Timestamp, system_zone},
 };
-use garrick_render::{clock::Clock, json, sacctmgr::document};
+use garrick_render::{
+    clock::Clock,
+    json,
+    sacctmgr::{document, kind::begins},
+};
 use std::{
     io::{self, Write},
     time::Instant,
@@ -51,6 +63,75 @@ pub(super) fn ping(session: &mut Session, rest: &[String]) -> i32 {
         return session.print(|out| form.write(out, document));
     }
     session.print(|out| ping_lines(out, &services)).max(code)
+}
+
+/// Tells the service something, and whoever asked why it does not do it.
+fn order(session: &mut Session, order: ServiceOrder, denied: &str) -> i32 {
+    match session.service().map(|service| service.ask(&AccountsRequest::Order(order))) {
+        Ok(Ok(AccountsReply::Done)) => 0,
+        Ok(Ok(_)) => session.failed(&ClusterError::Unexpected("accounts").into(), ""),
+        Ok(Err(AccountsError::Refused(AccountsRefusal::Denied))) => session.plain_error(denied),
+        Ok(Err(error)) => session.failed(&error, ""),
+        Err(code) => code,
+    }
+}
+
+/// Makes it read its configuration again.
+pub(super) fn reconfigure(session: &mut Session, rest: &[String]) -> i32 {
+    if !rest.is_empty() {
+        return session.plain_error("too many arguments for reconfigure keyword");
+    }
+    order(session, ServiceOrder::Reconfigure, " Problem reconfiguring server: Access/permission denied")
+}
+
+/// Ends it.
+pub(super) fn shutdown(session: &mut Session, rest: &[String]) -> i32 {
+    if !rest.is_empty() {
+        return session.plain_error("too many arguments for shutdown keyword");
+    }
+    order(session, ServiceOrder::Shutdown, " Problem shutting down server: Access/permission denied")
+}
+
+/// `clear stats`
+pub(super) fn clear(session: &mut Session, rest: &[String]) -> i32 {
+    match rest {
+        [what] if begins("statistics", what, 3) || begins("stats", what, 3) => {
+            order(session, ServiceOrder::ClearStatistics, " Problem clearing statistics: Access/permission denied")
+        }
+        [] => session.plain_error("too few arguments for clear keyword"),
+        [what, ..] => session.plain_error(format_args!("invalid keyword: clear {what}")),
+    }
+}
+
+/// Reports are summed up from records whenever they are asked for, so that there is nothing to be rolled up: scripts that ask for it
+/// before their reports get what sacctmgr of Slurm 26.05.3 answered.
+pub(super) fn rollup(session: &mut Session, rest: &[String]) -> i32 {
+    if rest.len() > 3 {
+        return session.plain_error("too many arguments for rollup keyword");
+    }
+    let zone = system_zone();
+    for text in rest.iter().take(2) {
+        if date::parse_past(text, Timestamp::now(), &zone).is_err() {
+            session.plain_error(format_args!("Invalid time specification (pos={}): {text}", date::wrong_in_past(text)));
+        }
+    }
+    let entities = match session.entities("") {
+        Ok((entities, _)) => entities,
+        Err(code) => return code,
+    };
+    let immediate = session.manner.immediate;
+    let Ok(service) = session.service() else { return 1 };
+    if !is_operator(service.cluster(), &entities) {
+        // Nothing is said of it.
+        return 0;
+    }
+    output::stderr(b"sacctmgr: accounting_storage/slurmdbd: acct_storage_p_roll_usage: SUCCESS\n");
+    let mut live = Live::new(service);
+    if !immediate && !asking::is_sure(&mut live, "Would you like to commit rollup?") {
+        live.out(" Rollup Discarded\n");
+    }
+    let written = live.written();
+    output::finish(&session.console, written, 0)
 }
 
 fn ping_lines(out: &mut dyn Write, services: &[json::Ping]) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! The commands of `sacctmgr`, for finding the one that is meant, for help, man page and completion.
 
-use crate::query::arguments::{Word, unsupported_word, word};
+use crate::query::arguments::{Word, word};
 
 const SHOW: &str = "What there is";
 const CHANGE: &str = "Changes";
@@ -20,9 +20,10 @@ pub const WORDS: &[Word] = &[
     word(CHANGE, "load", "FILE", "add what a file of dump has"),
     word(CHANGE, "archive", "dump|load SPEC...", "write old records to files, or read them back"),
     word(SERVICE, "ping", "", "ask whether the service of accounting answers"),
-    unsupported_word(SERVICE, "reconfigure", "", "make the service read slurmdbd.conf again"),
-    unsupported_word(SERVICE, "shutdown", "", "end the service"),
-    unsupported_word(SERVICE, "clear", "stats", "begin to count anew"),
+    word(SERVICE, "reconfigure", "", "make the service read slurmdbd.conf again"),
+    word(SERVICE, "shutdown", "", "end the service"),
+    word(SERVICE, "clear", "stats", "begin to count anew how long questions take"),
+    word(SERVICE, "rollup", "[START [END]]", "nothing: reports are summed up from records when they are asked for"),
     word(PROMPT, "associations", "", "show associations with accounts and users"),
     word(PROMPT, "quiet", "", "print only errors"),
     word(PROMPT, "verbose", "", "print more messages"),

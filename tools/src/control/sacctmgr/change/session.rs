@@ -87,10 +87,11 @@ impl<'w> Session<'w> {
         }
         let deleted = |applied: &Applied| format!("{heading}{}", told::lines(&told::names(&applied.affected, of)));
         self.carry_out(action(names), deleted, |world, refusal| {
-            if *refusal == ChangeRefusal::NothingDeleted {
-                world.out(nothing);
-            } else {
-                told::refused(world, refusal, "");
+            match refusal {
+                ChangeRefusal::NothingDeleted => world.out(nothing),
+                // As it is told of QOS.
+                ChangeRefusal::JobsActive(jobs) => world.err(&told::active(jobs, " ")),
+                _ => told::refused(world, refusal, ""),
             }
             1
         })

@@ -4,7 +4,7 @@ use super::{
     words::{Word, WordError},
     world::World,
 };
-use garrick_accounts::change::{Affected, AssocName, ChangeRefusal};
+use garrick_accounts::change::{Affected, AssocName, ChangeRefusal, active::ActiveJob};
 
 pub const DENIED: &str = "Your user doesn't have privilege to perform this action";
 const NOT_EVEN_COORDINATOR: &str = "Only admins/operators/coordinators can add accounts";
@@ -184,6 +184,7 @@ pub fn refused(world: &mut dyn World, refusal: &ChangeRefusal, heading: &str) {
             world.out(heading);
             world.out(&format!("  {}\n", sentence(refusal)));
         }
+        ChangeRefusal::JobsActive(jobs) => world.err(&active(jobs, "  ")),
         refusal => {
             let (library, sentence) = (library_text(refusal), sentence(refusal));
             library_error(world, &library);
@@ -191,6 +192,17 @@ pub fn refused(world: &mut dyn World, refusal: &ChangeRefusal, heading: &str) {
             world.out(heading);
         }
     }
+}
+
+/// Jobs that keep something from being removed.
+pub fn active(jobs: &[ActiveJob], indent: &str) -> String {
+    let mut text = " Error with request: Job(s) active, cancel job(s) before remove\n".to_owned();
+    for ActiveJob { job, cluster, account, user, qos, wckey } in jobs {
+        text += &format!(
+            "{indent}JobID = {job:<10} C = {cluster:<10} A = {account:<10} U = {user:<9} Q = {qos:<9} W = {wckey:<9}\n"
+        );
+    }
+    text
 }
 
 fn not_associated(what: &str, users: &[(String, String)]) -> String {
@@ -241,6 +253,7 @@ pub fn sentence(refusal: &ChangeRefusal) -> String {
         ChangeRefusal::OverAllocated(name) => format!("Clusters would be allowed more than all of resource {name}"),
         ChangeRefusal::NotInAccount { account, users } => not_associated(&format!("account '{account}'"), users),
         ChangeRefusal::NotInWcKey { wckey, users, .. } => not_associated(&format!("wckey '{wckey}'"), users),
+        ChangeRefusal::JobsActive(_) => "Job(s) active, cancel job(s) before remove".to_owned(),
         ChangeRefusal::Invalid(what) => format!("Invalid name or value '{what}'"),
         ChangeRefusal::NothingAdded { .. }
         | ChangeRefusal::NothingModified
@@ -249,5 +262,28 @@ pub fn sentence(refusal: &ChangeRefusal) -> String {
         | ChangeRefusal::ClusterExists(_)
         | ChangeRefusal::NoCount(_)
         | ChangeRefusal::DefaultAccount(_) => "Nothing was changed".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As sacctmgr of Slurm 26.05.3 told it.
+    #[test]
+    fn jobs_that_keep_something_are_told() {
+        let job = |job: u32, account: &str, user: &str, qos: &str, wckey: &str| ActiveJob {
+            job,
+            cluster: "cluster".to_owned(),
+            account: account.to_owned(),
+            user: user.to_owned(),
+            qos: qos.to_owned(),
+            wckey: wckey.to_owned(),
+        };
+        let heading = " Error with request: Job(s) active, cancel job(s) before remove\n";
+        let of_qos = " JobID = 232        C = cluster    A = physics    U = alice     Q = long      W = *proj1   \n";
+        assert_eq!(active(&[job(232, "physics", "alice", "long", "*proj1")], " "), format!("{heading}{of_qos}"));
+        let of_user = "  JobID = 138        C = cluster    A = chem       U = carol     Q = normal    W = *        \n";
+        assert_eq!(active(&[job(138, "chem", "carol", "normal", "*")], "  "), format!("{heading}{of_user}"));
     }
 }
