@@ -523,7 +523,9 @@ impl Store {
         beside(move || {
             for path in [stem.unfinished(), stem.keys()] {
                 match fs::remove_file(&path) {
-                    Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(failed(&path)(cause)),
+                    Err(cause) if !matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                        return Err(failed(&path)(cause));
+                    }
                     _ => {}
                 }
             }

@@ -396,6 +396,10 @@ fn a_folder_that_is_away_is_waited_for_and_one_that_cannot_be_made_is_an_error()
         fs::write(place.folder.join("file"), "").unwrap();
         let wrong = PurgeSettings { jobs: hours(1), ..of_jobs(&place.folder.join("file/archive")) };
         assert!(matches!(store.purge(&wrong, Timestamp(9 * HOUR)).await, Err(StoreError::File(_))));
-        assert_eq!((left(&store).await.len(), store.unsettled().await.unwrap().len()), (4, 0), "nothing is deleted or noted");
+        assert_eq!(
+            (left(&store).await.len(), store.unsettled().await.unwrap().len()),
+            (4, 0),
+            "nothing is deleted or noted"
+        );
     });
 }
