@@ -221,6 +221,8 @@ mod tests {
             usage: TaskUsage::default(),
             spread: None,
             submit_line: String::new(),
+            cpu_freq: None,
+            layout: None,
         };
         let ended = |mut step: StepRecord, run: &JobRow| {
             step.end_with(run);

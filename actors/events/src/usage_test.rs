@@ -12,7 +12,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     node_shape::NodeShare,
     resources::MemoryMib,
-    state::JobState,
+    state::{JobState, Reason},
     testing::{allocated, spec},
     time::TimeLimit,
     view::Allocation,
@@ -74,6 +74,8 @@ fn run(user: &str, cpus: u32, billing: u64, factor: f64, start: Timestamp) -> Ru
         awaits_epilog: false,
         charge: Some(Arc::new(charge)),
         sluid: None,
+        backfilled: false,
+        waited_for: Reason::None,
     }
 }
 

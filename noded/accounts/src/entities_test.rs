@@ -87,7 +87,7 @@ fn a_service_goes_by_the_rules_of_its_settings() {
         };
         let store = Store::of(&settings).await.unwrap();
         let root = Actor { name: "root".to_owned(), believed: true };
-        let high = change::Action::AddQos { names: vec!["high".to_owned()], edit: change::edit::QosEdit::default() };
+        let high = Action::AddQos { names: vec!["high".to_owned()], edit: change::edit::QosEdit::default() };
         store.change(&high.into(), &root, None, false).await.unwrap().unwrap();
         store.register("c", &inventory(8)).await.unwrap();
         let entities = store.entities();

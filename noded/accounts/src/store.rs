@@ -796,28 +796,39 @@ async fn add_energy(
             continue;
         }
         let sluid = Sluid(unsigned(key.0));
-        if let Entry::Vacant(place) = changed.entry(sluid) {
-            let newest = known.get(&(cluster, step.job)).filter(|row| row.sluid == sluid).cloned();
-            let row = match newest {
-                Some(row) => Some(row),
-                None => {
-                    let of = Statement::of("SELECT body FROM jobs WHERE cluster = ? AND job = ? AND sluid = ?");
-                    let of = of.with(cluster).with(i64::from(step.job.0)).with(key.0);
-                    link.row(of).await?.and_then(|row| readable(row.bytes(0).ok()?, step.job))
-                }
-            };
-            // Of runs that are not recorded nothing is.
-            let Some(row) = row else { continue };
-            place.insert(row);
-        }
-        if let Some(row) = changed.get_mut(&sluid) {
-            row.energy.add(step.key.step, step.joules - before);
-            if let Some(newest) = known.get_mut(&(cluster, step.job)).filter(|newest| newest.sluid == sluid) {
-                newest.energy = row.energy;
+        let row = match changed.entry(sluid) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(place) => {
+                let newest = known.get(&(cluster, step.job)).filter(|row| row.sluid == sluid).cloned();
+                let row = match newest {
+                    Some(row) => Some(row),
+                    None => stored_run(link, cluster, (step.job, sluid)).await?,
+                };
+                // Of runs that are not recorded nothing is.
+                let Some(row) = row else { continue };
+                place.insert(row)
             }
+        };
+        row.energy.add(step.key.step, step.joules - before);
+        if let Some(newest) = known.get_mut(&(cluster, step.job)).filter(|newest| newest.sluid == sluid) {
+            newest.energy = row.energy;
         }
     }
     Ok(())
+}
+
+/// The row of a run.
+async fn stored_run(
+    link: &mut Link<'_>,
+    cluster: i64,
+    (job, sluid): (JobId, Sluid),
+) -> Result<Option<JobRow>, StoreError> {
+    let of = Statement::of("SELECT body FROM jobs WHERE cluster = ? AND job = ? AND sluid = ?");
+    let row = link.row(of.with(cluster).with(i64::from(job.0)).with(signed(sluid.0))).await?;
+    match row {
+        Some(row) => Ok(readable(row.bytes(0)?, job)),
+        None => Ok(None),
+    }
 }
 
 /// Takes over from what is stored of these runs what their controller does not know.

@@ -77,7 +77,7 @@ fn steps_end_with_their_run_whatever_is_reported_of_them() {
         let runs = report(1, [StepKey::BATCH], StepState::Running);
         store.keep(&of, Position(0), Position(1), vec![submitted(1), runs.clone()]).await.unwrap();
         assert!(matches!(state().await[..], [(StepState::Running, ..)]));
-        let requeued = JobEvent::Requeued { sluid: Sluid(1000), hold: None, begin: None, expedited: false };
+        let requeued = JobEvent::Requeued { sluid: Sluid(1000), hold: None, begin: None, expedited: false, at: None };
         store.keep(&of, Position(1), Position(2), vec![ended(1, 1), job(1, requeued)]).await.unwrap();
         let lost = vec![(StepState::Cancelled, Some(Timestamp(1)), true)];
         assert_eq!(state().await, lost);
@@ -406,10 +406,7 @@ fn energy_of_steps_is_that_of_their_run_once() {
         store.snapshot(&of, Position(4), &[record(1, JobSpec::default())], true).await.unwrap();
         assert_eq!(joules().await, 100);
         let mut running = record(1, JobSpec::default());
-        running.phase = garrick_events::records::job::Phase::Running(garrick_events::testing::run(
-            garrick_model::view::Allocation::default(),
-            Timestamp(0),
-        ));
+        running.phase = garrick_events::records::job::Phase::Running(testing::run(Allocation::default(), Timestamp(0)));
         store.snapshot(&of, Position(4), &[running], true).await.unwrap();
         let now = Timestamp(100_000);
         let question = UsageQuestion { start: Timestamp(0), end: Timestamp(50_000), ..UsageQuestion::default() };

@@ -823,11 +823,12 @@ pub(super) fn failed(error: StoreError) -> AccountsReply {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::daemon::place::Cluster;
     use garrick_accounts::{
         filter::NamedJob,
         records::{PurgeOrder, RecordsRequest},
     };
-    use garrick_model::ids::JobId;
+    use garrick_model::{config::Config, ids::JobId};
 
     #[tokio::test]
     async fn who_waits_is_told_that_it_is_worked_on() {
@@ -851,9 +852,12 @@ mod tests {
 
     /// A service with an empty database, to which everybody is an ordinary user.
     fn world(store: Store, settings: DbdConfig) -> World {
+        let cluster = Cluster::new(Config::default(), None, 0, None, true);
+        let live = Arc::new(LiveSettings::new(&cluster, settings));
         World {
             store: Arc::new(store),
-            settings: Arc::new(settings),
+            settings: live.now(),
+            live,
             believed: Arc::new([]),
             host: "here".into(),
             is_backup: false,

@@ -45,7 +45,10 @@ fn prometheus_reads_metrics_at_the_port_of_the_controller() {
     }
     let (status, index) = get(port, "/metrics", &[]);
     assert_eq!(status, 200);
-    assert!(index.starts_with("slurmctld index of metrics endpoints:\n  '/metrics/jobs': get job metrics\n"), "{index}");
+    assert!(
+        index.starts_with("slurmctld index of metrics endpoints:\n  '/metrics/jobs': get job metrics\n"),
+        "{index}"
+    );
     let unknown = "slurmctld HTTP server request for 'GET /metrics/':\nFailed: Invalid or unknown URL path\n";
     assert_eq!(get(port, "/metrics/", &[]), (404, unknown.to_owned()));
     // A client that says nothing holds nobody up.
@@ -73,12 +76,16 @@ fn prometheus_reads_metrics_at_the_port_of_the_controller() {
     let mine = format!("slurm_user_jobs_pending{{username=\"{user}\"}}");
     assert_eq!(sample(port, "/metrics/jobs-users-accts", &mine).as_deref(), Some("5"));
     assert_eq!(sample(port, "/metrics/scheduler", "slurm_sdiag_jobs_submitted").as_deref(), Some("3"));
-    c.await_that("the step is told", || sample(port, "/metrics/garrick", "garrick_steps_running").as_deref() == Some("1"));
+    c.await_that("the step is told", || {
+        sample(port, "/metrics/garrick", "garrick_steps_running").as_deref() == Some("1")
+    });
     c.await_that("accounting has stored all", || {
         sample(port, "/metrics/garrick", "garrick_accounting_queue_events").as_deref() == Some("0")
     });
     // Where Debian's prometheus is installed, its own checker reads every page.
-    if let Ok(mut check) = Command::new("promtool").args(["check", "metrics"]).stdin(std::process::Stdio::piped()).spawn() {
+    if let Ok(mut check) =
+        Command::new("promtool").args(["check", "metrics"]).stdin(std::process::Stdio::piped()).spawn()
+    {
         let (_, own) = get(port, "/metrics/garrick", &[]);
         check.stdin.take().unwrap().write_all(own.as_bytes()).unwrap();
         assert!(check.wait().unwrap().success(), "{own}");

@@ -61,7 +61,10 @@ pub fn accounting(folder: &Path, kind: Kind, amounts: Amounts) -> Fallible<Findi
         runtime.block_on(async { fill::fill(&open().await?, &place.cluster, amounts, &mut findings).await })?;
     sizes(&place.database, amounts, &mut findings)?;
     questions::questions(&place, amounts, &mut findings)?;
-    runtime.block_on(async { purge::purge(Arc::new(open().await?), &place, amounts, stored, &mut findings).await })?;
+    runtime.block_on(async {
+        let store = Arc::new(open().await?);
+        Box::pin(purge::purge(store, &place, amounts, stored, &mut findings)).await
+    })?;
     Ok(findings)
 }
 

@@ -3,7 +3,7 @@
 use super::find::Entry;
 
 /// Every page, by its file's name.
-pub const PAGES: [(&str, &str); 42] = [
+pub const PAGES: [(&str, &str); 43] = [
     ("accounting", include_str!("../../../docs/accounting.md")),
     ("attacks", include_str!("../../../docs/attacks.md")),
     ("cli-filter", include_str!("../../../docs/cli-filter.md")),
@@ -25,6 +25,7 @@ pub const PAGES: [(&str, &str); 42] = [
     ("limits", include_str!("../../../docs/limits.md")),
     ("log", include_str!("../../../docs/log.md")),
     ("logs", include_str!("../../../docs/logs.md")),
+    ("metrics", include_str!("../../../docs/metrics.md")),
     ("minibatch", include_str!("../../../docs/minibatch.md")),
     ("mpi", include_str!("../../../docs/mpi.md")),
     ("options", include_str!("../../../docs/options.md")),

@@ -2,7 +2,13 @@
 //! later `up` knows whether the file is its own and still matches.
 
 use garrick_model::ids::RequestId;
-use std::{fmt::Write as _, io, net::{TcpListener, UdpSocket}, ops::Range, path::Path};
+use std::{
+    fmt::Write as _,
+    io,
+    net::{TcpListener, UdpSocket},
+    ops::Range,
+    path::Path,
+};
 
 /// What `garrick up` was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

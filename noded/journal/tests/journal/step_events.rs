@@ -310,6 +310,7 @@ pub fn used() -> Vec<StepEvent> {
             user_us,
             system_us: 3,
             max_rss_kib: 700,
+            rss_is_bound: false,
             max_vm_kib: 2920,
             pages: 1,
             read,

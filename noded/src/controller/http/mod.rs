@@ -154,7 +154,11 @@ impl Http {
         let pages = Page::ALL.iter().fold(router, |router, page| {
             router.route(page.path(), get(move |state, request| metrics_page(state, *page, request)))
         });
-        pages.fallback(unknown).method_not_allowed_fallback(unknown).layer(axum::middleware::from_fn(no_head)).with_state(self)
+        pages
+            .fallback(unknown)
+            .method_not_allowed_fallback(unknown)
+            .layer(axum::middleware::from_fn(no_head))
+            .with_state(self)
     }
 
     /// May whoever sent these headers read metrics? With `MetricsAuthUsers`, only these users, root and `SlurmUser`.
@@ -177,7 +181,8 @@ impl Http {
         let (sender, mut replies) = mpsc::channel(1);
         // Who asks is this process.
         let caller = Caller { uid: 0, gid: 0, pid: std::process::id(), host: String::new() };
-        let asked = ControllerMsg::command(caller, Box::new(CommandRequest::ShowStatistics), 0, Box::new(Answer(sender)));
+        let asked =
+            ControllerMsg::command(caller, Box::new(CommandRequest::ShowStatistics), 0, Box::new(Answer(sender)));
         tell(&self.frontend, TraceContext::root(), asked).await;
         match replies.recv().await {
             Some(CommandReply::Statistics(counted)) => Ok(*counted),

@@ -42,8 +42,8 @@ pub(super) fn user_of(headers: &HeaderMap, key: Option<&Path>) -> Result<String,
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use garrick_model::time::Timestamp;
     use garrick_kernel::scratch::Scratch;
+    use garrick_model::time::Timestamp;
     use jsonwebtoken::{EncodingKey, Header};
     use serde_json::json;
 

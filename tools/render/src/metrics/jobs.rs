@@ -216,9 +216,7 @@ pub fn by_user_and_account(jobs: &[Arc<JobView>], powering_up: &HashSet<NodeInde
         accounts.entry(job.spec.account.clone().unwrap_or_default()).or_default().add(job, powering_up);
     }
     let mut text = Exposition::default();
-    for (prefix, label, sets) in
-        [("slurm_user_jobs", "username", users), ("slurm_account_jobs", "account", accounts)]
-    {
+    for (prefix, label, sets) in [("slurm_user_jobs", "username", users), ("slurm_account_jobs", "account", accounts)] {
         if !sets.is_empty() {
             write(&mut text, prefix, FAMILIES.iter().copied(), label, &sets);
         }

@@ -80,11 +80,7 @@ const OF_NODES: &[OfNode] = &[
     ("slurm_node_gpus", "Total number of GPUs in the node", |a| a.gpus),
     ("slurm_node_gpus_alloc", "Number of GPUs currently allocated by jobs on the node", |a| a.used_gpus),
     ("slurm_node_memory_alloc_bytes", "Bytes allocated to jobs in the node", |a| a.used_memory),
-    (
-        "slurm_node_memory_effective_bytes",
-        "Memory allocatable to jobs not reserved for system usage",
-        |a| a.job_memory,
-    ),
+    ("slurm_node_memory_effective_bytes", "Memory allocatable to jobs not reserved for system usage", |a| a.job_memory),
     ("slurm_node_memory_free_bytes", "Free memory in bytes of the node", |a| a.free_memory),
     ("slurm_node_memory_bytes", "Total memory in bytes of the node", |a| a.memory),
 ];

@@ -122,7 +122,12 @@ pub fn own(counted: &Statistics, steps: &StepTally, messages: &[Handled<'_>], ve
     let away = queue.away_since.map_or(0, |since| counted.at.since(since).as_secs());
     for (kind, name, help, value) in [
         (Gauge, "garrick_accounting_queue_events", "Events of the log that slurmdbd has not stored yet", queue.events),
-        (Counter, "garrick_accounting_stored_position", "Position of the log up to which slurmdbd has stored all", queue.stored),
+        (
+            Counter,
+            "garrick_accounting_stored_position",
+            "Position of the log up to which slurmdbd has stored all",
+            queue.stored,
+        ),
         (Gauge, "garrick_accounting_away_seconds", "Seconds since slurmdbd has been away", away),
         (Gauge, "garrick_steps_pending", "Steps that wait in running jobs", steps.counts.queued),
         (Gauge, "garrick_steps_running", "Steps that run", steps.counts.running),

@@ -100,11 +100,8 @@ fn busy() -> Vec<Arc<JobView>> {
         ..waiting(id, reason)
     };
     let array = JobView { array_pending: Some(testing::array(0, 2, None)), ..wait(2, "alice", Reason::Priority, 5) };
-    let failed = JobView {
-        state: JobState::Completing,
-        ending: Some(JobState::Failed),
-        ..run(3, "alice", Some("physics"))
-    };
+    let failed =
+        JobView { state: JobState::Completing, ending: Some(JobState::Failed), ..run(3, "alice", Some("physics")) };
     let suspended = JobView { state: JobState::Suspended, ..run(4, "bob", None) };
     let held = JobView { min_nodes: 7, tasks: 7, ..wait(5, "bob", Reason::JobHeldUser, 0) };
     [run(1, "alice", Some("physics")), array, failed, suspended, held].map(Arc::new).into()

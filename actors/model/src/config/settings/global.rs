@@ -218,13 +218,11 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::honoured("JobAcctGatherFrequency", "30", |c, text| c.gathering.set_periods(text),
         "how often it is looked at what running tasks use, seconds, or `task=SECONDS` in a list; 0: only at their ends")
         .shown(Show::AsWritten),
-    Key::honoured("JobAcctGatherType", NULL, |_, text| Ok(gathering::kind(text)),
-        "how it is found out what running tasks use: always as `jobacct_gather/linux` does")
+    Key::honoured("JobAcctGatherType", NULL, |_, text| Ok(gathering::kind(text)), "")
         .without_effect(|_| false)
         .shown(Show::AsWritten),
     Key::dropped("JobCheckpointDir"),
-    Key::honoured("JobAcctGatherParams", NULL, |_, text| Ok(gathering::parameters(text)),
-        "none of its words has an effect yet; `NoOverMemoryKill` is how it is")
+    Key::honoured("JobAcctGatherParams", NULL, |_, text| Ok(gathering::parameters(text)), "")
         .without_effect(|_| false)
         .shown(Show::AsWritten),
     Key::honoured("JobCompHost", "localhost", |c, text| c.completion.set_host(text).map(|()| None),

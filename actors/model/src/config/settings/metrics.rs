@@ -1,6 +1,9 @@
 //! Who may read the controller's metrics over HTTP: `MetricsType` and its relatives of slurm.conf(5), and the key of tokens.
 
-use crate::config::syntax::{report::SettingError, values::{self, Value}};
+use crate::config::syntax::{
+    report::SettingError,
+    values::{self, Value},
+};
 use std::path::PathBuf;
 
 /// Metrics over HTTP.
@@ -22,7 +25,11 @@ impl MetricsSettings {
         self.on = match text.to_ascii_lowercase().as_str() {
             "" | "none" | "(null)" | "metrics/none" => false,
             "metrics/openmetrics" | "openmetrics" => true,
-            _ => return Err(SettingError::new(format!("{text} is no kind of metrics")).suggest("there is metrics/openmetrics")),
+            _ => {
+                return Err(
+                    SettingError::new(format!("{text} is no kind of metrics")).suggest("there is metrics/openmetrics")
+                );
+            }
         };
         Ok(None)
     }
@@ -37,7 +44,8 @@ impl MetricsSettings {
         let (known, unknown): (Vec<String>, Vec<String>) =
             values::list(text).into_iter().partition(|word| word.eq_ignore_ascii_case("ignore_private_data"));
         self.ignore_private_data = !known.is_empty();
-        let note = || SettingError::new(format!("{} is not known", unknown.join(","))).suggest("there is ignore_private_data");
+        let note =
+            || SettingError::new(format!("{} is not known", unknown.join(","))).suggest("there is ignore_private_data");
         (!unknown.is_empty()).then(note)
     }
 
