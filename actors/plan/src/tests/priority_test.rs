@@ -178,7 +178,10 @@ fn weighed(weights: &str, billing: &str, flags: PriorityFlags, job: &JobView) ->
         NodeView { shape: NodeShape { gres: vec![gpus("h100", 2), gpus("a100", 2)], ..plain.shape }, ..plain }
     };
     let nodes: Vec<Arc<NodeView>> = (0..10).map(|i| Arc::new(with_gpus(i))).collect();
-    let text = format!("ClusterName=c\nPriorityType=priority/multifactor\nPriorityWeightTRES={weights}\nNodeName=a\n");
+    let text = format!(
+        "ClusterName=c\nSlurmctldHost=h\nPriorityType=priority/multifactor\nPriorityWeightTRES={weights}\n\
+         NodeName=a CPUs=1\nPartitionName=p Nodes=a\n"
+    );
     let (config, _) = garrick_model::config::read_text(std::path::Path::new("slurm.conf"), &text);
     let settings = PrioritySettings { flags, tres: config.unwrap().priority.tres, ..asked() };
     let rules = Rules::new(&settings, &[Arc::new(view)], &nodes, Timestamp::from_secs(NOW));
