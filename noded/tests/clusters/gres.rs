@@ -373,15 +373,20 @@ fn types_of_gpus_are_counted_and_limited_where_the_site_names_them() {
         one(&format!("sacct -nP -j {first}.0 -o alloctres")) == "cpu=1,gres/gpu=1,gres/gpu:h100=1,mem=100M,node=1"
     });
     c.await_state(&second, "RUNNING");
+    let words = "sreport -nP -t seconds -T gres/gpu:h100,billing cluster AccountUtilizationByUser accounts=lab \
+                 start=now-1hour end=now+1hour format=account,login,tresname,used";
+    let used = |name: &str| {
+        let report = one(words);
+        let of = |line: &str| Some(line.strip_prefix(&format!("lab|{user}|{name}|"))?.parse::<u64>().ok()? > 0);
+        report.lines().filter_map(of).any(|used| used)
+    };
+    c.await_that("what was used of the type and billed is reported", || used("gres/gpu:h100") && used("billing"));
     c.sh(&format!("scancel {second}")).ok();
     // It waited because of the limit until the first had ended.
     c.await_that("the second is over", || {
         one(&format!("sacct -nPX -j {second} -o reason,qosreq,flags")) == "AssocGrpGRES||SchedMain,StartReceived"
     });
     assert_eq!(one("sacct -nPX -R AssocGrpGRES -a -o jobid"), second);
-    let words = "sreport -nP -t sec -T gres/gpu:h100,billing cluster Utilization start=now-1hour end=now+1hour";
-    let report = one(words);
-    assert!(report.contains("gres/gpu:h100") && report.contains("billing"), "{report}");
     let bad = c.sh("sacct -q nosuch");
     assert_eq!(bad.code, 1);
     assert!(bad.err.contains("You gave a bad qos 'nosuch'"), "{}", bad.err);
