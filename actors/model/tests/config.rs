@@ -93,6 +93,7 @@ fn a_site_configuration_is_warned_of_only_where_it_is_not_honoured() {
         "27: LaunchParameters=enable_nss_slurm,use_interactive_step",
         "30: SlurmctldTimeout=300",
         "41: SchedulerParameters=bf_interval=60,bf_continue,default_queue_depth=500",
+        "57: JobAcctGatherType=jobacct_gather/cgroup",
         "68: PartitionName=debug",
     ];
     assert_eq!(said, want);

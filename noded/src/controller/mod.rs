@@ -18,11 +18,13 @@ pub mod host;
 pub mod http;
 pub mod links;
 pub mod log;
+pub mod metrics;
 pub mod names;
 pub mod ports;
 pub mod programs;
 pub mod start;
 pub mod tenure;
+pub mod tokens;
 pub mod trust;
 
 #[cfg(test)]

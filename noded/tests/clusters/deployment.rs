@@ -2,7 +2,7 @@
 //! one ordinary user, which is nobody else's.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use crate::support::{Answer, answer, built, is_root, open_to_all, scratch};
+use crate::support::{Answer, answer, built, is_dead, is_root, open_to_all, scratch};
 use garrick_accounts::{filter::JobFilter, messages::JobWithSteps};
 use garrick_daemon::journal::Form;
 use garrick_events::event::ControllerEvent;
@@ -122,8 +122,7 @@ impl Site {
     pub(crate) fn kill_daemon(&self, daemon: &str) {
         let pid = std::fs::read_to_string(self.work.join(format!("run/{daemon}.pid"))).unwrap().trim().parse().unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
-        let gone = || std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
-        self.await_that("it is dead", gone);
+        self.await_that("it is dead", || is_dead(pid));
     }
 
     #[track_caller]

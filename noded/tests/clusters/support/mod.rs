@@ -62,6 +62,16 @@ pub fn copy_program(from: &Path, to: &Path) {
     assert!(copied.success(), "cp {} {}", from.display(), to.display());
 }
 
+/// Does a process that was killed hold nothing any more? Its first thread may be dead while others, which die with it, still have the
+/// files: their number is the 18th behind the name, which may have anything in it (proc_pid_stat(5)).
+pub fn is_dead(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| {
+        let threads = rest.split(' ').nth(17).and_then(|count| count.parse::<u32>().ok()).unwrap_or(0);
+        rest.starts_with(['Z', 'X']) && threads <= 1
+    })
+}
+
 /// Ports that nobody uses now, and that the kernel gives to nobody unasked: a daemon that comes back has them.
 pub fn free_ports(count: usize) -> Vec<u16> {
     use std::hash::{BuildHasher, RandomState};
@@ -158,15 +168,7 @@ impl Cluster {
     /// Waits until a process that was killed holds nothing any more.
     #[track_caller]
     pub fn await_dead(&self, pid: i32) {
-        self.await_that("it is dead", || {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // Behind the name, which may have anything in it. The first thread may be dead while others, which die with it, still
-            // have the files: their number is the 18th there (proc_pid_stat(5)).
-            stat.rsplit_once(") ").is_none_or(|(_, rest)| {
-                let threads = rest.split(' ').nth(17).and_then(|count| count.parse::<u32>().ok()).unwrap_or(0);
-                rest.starts_with(['Z', 'X']) && threads <= 1
-            })
-        });
+        self.await_that("it is dead", || is_dead(pid));
     }
 
     /// Kills a node's daemon and all that runs there of a job, at once: to the others that is a machine that died.

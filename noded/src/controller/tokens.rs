@@ -1,7 +1,7 @@
 //! Tokens of users: JSON Web Tokens signed with a key that the site has (HS256), as `scontrol token` of Slurm makes them. The user
 //! is in `sun`, and `exp` says until when it holds.
 
-use super::Refused;
+use super::http::Refused;
 use axum::http::{HeaderMap, header};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, errors::ErrorKind};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ fn token(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The user whom a token names. `X-SLURM-USER-NAME` must be the same where it is given.
-pub(super) fn user_of(headers: &HeaderMap, key: Option<&Path>) -> Result<String, Refused> {
+pub fn user_of(headers: &HeaderMap, key: Option<&Path>) -> Result<String, Refused> {
     let (Some(token), Some(file)) = (token(headers), key) else { return Err(Refused::NoCredential) };
     // Read each time: a site that changes it shuts out old tokens at once.
     let key = std::fs::read(file).map_err(|error| {

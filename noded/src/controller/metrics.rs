@@ -1,6 +1,6 @@
 //! Pages of metrics: which there are, and what each is made of.
 
-use super::{Http, Refused};
+use super::http::{Http, Refused};
 use garrick_model::{ids::NodeIndex, packed_steps::StepTally, time::Timestamp, view::NodeView};
 use garrick_render::metrics::{
     jobs, nodes,
@@ -14,20 +14,28 @@ use std::{
 
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Page {
+pub enum Page {
+    /// Jobs by state.
     Jobs,
+    /// Nodes.
     Nodes,
+    /// Partitions.
     Partitions,
+    /// Jobs by user and account.
     UsersAndAccounts,
+    /// What `sdiag` shows.
     Scheduler,
+    /// What only Garrick has.
     Own,
 }
 
 impl Page {
-    pub(super) const ALL: [Self; 6] =
+    /// All pages.
+    pub const ALL: [Self; 6] =
         [Self::Jobs, Self::Nodes, Self::Partitions, Self::UsersAndAccounts, Self::Scheduler, Self::Own];
 
-    pub(super) const fn path(self) -> &'static str {
+    /// Its path.
+    pub const fn path(self) -> &'static str {
         match self {
             Self::Jobs => "/metrics/jobs",
             Self::Nodes => "/metrics/nodes",
@@ -50,7 +58,7 @@ impl Page {
     }
 
     /// What it says now.
-    pub(super) async fn text(self, http: &Http) -> Result<String, Refused> {
+    pub async fn text(self, http: &Http) -> Result<String, Refused> {
         let boards = &http.env.boards;
         let nodes = || boards.nodes_shown(Timestamp::now());
         let off = |nodes: &[Arc<NodeView>]| -> HashSet<NodeIndex> { nodes::powering_up(nodes) };
@@ -66,7 +74,7 @@ impl Page {
 }
 
 /// What `/metrics` says.
-pub(super) fn index() -> String {
+pub fn index() -> String {
     let mut text = "slurmctld index of metrics endpoints:\n".to_owned();
     for page in Page::ALL {
         // Writing to a string does not fail.

@@ -2,10 +2,11 @@
 //! who supervises daemons, and metrics for Prometheus. Paths, answers and errors are those of Slurm 26.05. It runs on a thread of
 //! its own, reads views, and asks the controller's actors for counters only.
 
-mod metrics;
-mod tokens;
-
-use super::links::tell;
+use super::{
+    links::tell,
+    metrics::{self, Page},
+    tokens,
+};
 use crate::background::Background;
 use actix_rt::Arbiter;
 use axum::{
@@ -29,7 +30,6 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use metrics::Page;
 use std::{
     net::{SocketAddr, TcpListener as StdListener},
     sync::Arc,
@@ -59,15 +59,20 @@ pub struct Http {
 
 /// Why a request is not served, in Slurm's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-enum Refused {
+pub enum Refused {
+    /// There is nothing at that path.
     #[error("Invalid or unknown URL path")]
     UnknownPath,
+    /// Who asks is not known, or nobody may.
     #[error("Invalid authentication credential")]
     NoCredential,
+    /// The token has run out.
     #[error("Authentication credential expired")]
     Expired,
+    /// The user is not one of those who may.
     #[error("Operation not permitted")]
     Forbidden,
+    /// The controller's actors do not answer.
     #[error("Unable to contact the controller's scheduler")]
     NoCounters,
 }
@@ -177,7 +182,7 @@ impl Http {
     }
 
     /// The controller's counters (`sdiag`).
-    async fn counters(&self) -> Result<Statistics, Refused> {
+    pub async fn counters(&self) -> Result<Statistics, Refused> {
         let (sender, mut replies) = mpsc::channel(1);
         // Who asks is this process.
         let caller = Caller { uid: 0, gid: 0, pid: std::process::id(), host: String::new() };
