@@ -164,12 +164,13 @@ impl Masked<'_> {
 
 impl Write for Masked<'_> {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.begun.extend_from_slice(text);
-        if let Some(last) = self.begun.iter().rposition(|byte| *byte == b'\n') {
-            let begun = self.begun.split_off(last + 1);
+        // What has begun has no end of a line in it.
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        if whole > 0 {
+            self.begun.extend_from_slice(&text[..whole]);
             self.end()?;
-            self.begun = begun;
         }
+        self.begun.extend_from_slice(&text[whole..]);
         Ok(text.len())
     }
 

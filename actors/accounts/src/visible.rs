@@ -3,7 +3,7 @@
 use crate::change::Actor;
 use garrick_model::{
     config::{PrivateData, PrivateKind},
-    entities::{Entities, association::Association, coordinators::Coordinated, names::AdminLevel},
+    entities::{Entities, association::Association, coordinators::Coordinated},
 };
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// all.
 pub fn visible(entities: &Entities, who: &Actor, private: &PrivateData) -> Entities {
     let mut seen = entities.clone();
-    if who.believed || is_operator(entities, &who.name) {
+    if who.believed || entities.is_operator(&who.name) {
         return seen;
     }
     let (users, accounts) = (private.has(PrivateKind::Users), private.has(PrivateKind::Accounts));
@@ -51,14 +51,9 @@ fn names_of<'a>(entities: &'a Entities, coordinated: &Coordinated) -> BTreeSet<(
 
 /// Has that user rights that others do not have: as an operator, administrator or coordinator?
 pub fn has_rights(entities: &Entities, user: &str) -> bool {
-    is_operator(entities, user)
+    entities.is_operator(user)
         || entities.accounts.values().any(|account| account.coordinators.contains(user))
         || !entities.coordinated_by(user).is_empty()
-}
-
-/// Is that user an operator or administrator?
-pub fn is_operator(entities: &Entities, user: &str) -> bool {
-    entities.users.get(user).is_some_and(|known| !known.deleted && known.admin >= AdminLevel::Operator)
 }
 
 #[cfg(test)]
@@ -67,7 +62,7 @@ mod tests {
     use super::*;
     use garrick_model::entities::{
         association::AssocId,
-        names::{Account, User, WcKey},
+        names::{Account, AdminLevel, User, WcKey},
     };
     use proptest::prelude::*;
 

@@ -210,7 +210,8 @@ impl Load {
     }
 
     fn of(run: &Run) -> Option<Self> {
-        let charge = Arc::clone(run.charge.as_ref()?);
+        // Without accounting a run is charged to nobody.
+        let charge = Arc::clone(run.charge.as_ref().filter(|charge| charge.who.is_some() || !charge.qos.is_empty())?);
         let factor = wide(charge.factor_millionths) / MILLION;
         let mut rates: Vec<(String, f64)> =
             run.allocation.tres().into_iter().map(|(name, count)| (name, wide(count) * factor)).collect();

@@ -4,7 +4,7 @@
 use crate::{
     cpu_freq::CpuFreq,
     entities::association::AssocId,
-    gres::GresCount,
+    gres::{self, GresCount},
     ids::{ArrayTask, JobId, NodeIndex, Sluid, StepId, StepKey},
     node_shape::{NodeShape, NodeShare},
     packed_steps::StepTally,
@@ -56,17 +56,17 @@ impl Allocation {
             let sum = tres.entry(name).or_default();
             *sum = sum.saturating_add(count);
         };
-        for node in &self.nodes {
-            add("cpu".to_owned(), node.share.cpus.len().into());
-            add("mem".to_owned(), node.share.memory.map_or(0, |memory| memory.0));
-            for share in &node.share.gres {
-                add(format!("gres/{}", share.name), share.count);
-                if let Some(kind) = &share.kind {
-                    add(format!("gres/{}:{kind}", share.name), share.count);
-                }
+        let sum =
+            |of: fn(&NodeShare) -> u64| self.nodes.iter().map(|node| of(&node.share)).fold(0, u64::saturating_add);
+        add("cpu".to_owned(), sum(|share| share.cpus.len().into()));
+        add("mem".to_owned(), sum(|share| share.memory.map_or(0, |memory| memory.0)));
+        add("node".to_owned(), self.nodes.len() as u64);
+        for one in gres::counted(self.nodes.iter().flat_map(|node| &node.share.gres)) {
+            add(format!("gres/{}", one.name), one.count);
+            if let Some(kind) = &one.kind {
+                add(format!("gres/{}:{kind}", one.name), one.count);
             }
         }
-        add("node".to_owned(), self.nodes.len() as u64);
         self.licenses.0.iter().for_each(|license| add(format!("license/{}", license.name), license.count.into()));
         tres.retain(|_, count| *count > 0);
         tres

@@ -6,7 +6,7 @@ use super::{
 };
 use garrick_events::records::{job::Resolved, job_event::cpus_asked};
 use garrick_model::{
-    config::{BillingWeights, MemoryPer},
+    config::MemoryPer,
     gres::{GPU, GresBinding, GresCount, GresRequest, Totals, list},
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
@@ -167,10 +167,8 @@ impl Rules<'_> {
             billing: None,
             default_qos: false,
         };
-        // The text was checked when the configuration was read.
-        let weights = first.config.billing_weights.as_deref().and_then(|text| BillingWeights::parse(text).ok());
         let terms = self.config.priority.flags.billed_terms();
-        resolved.billing = weights.map(|weights| resolved.billed(spec, &weights, terms));
+        resolved.billing = first.config.weights().map(|weights| resolved.billed(spec, &weights, terms));
         Ok(resolved)
     }
 

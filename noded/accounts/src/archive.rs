@@ -9,7 +9,7 @@
 //! the database or in one file, never in neither or both.
 
 use crate::{
-    database::{Link, Statement},
+    database::{self, Link, Statement},
     store::{Store, StoreError, decoded},
     texts::{self, Text, Words, Work},
 };
@@ -107,6 +107,11 @@ impl Kind {
             Self::Events | Self::Reservations | Self::Transactions => &["id"],
             Self::Texts => &["cluster", "job", "kind"],
         }
+    }
+
+    /// That of a row which begins with these columns.
+    pub(crate) fn key_of(self, row: &database::Row) -> Result<Vec<i64>, sqlx::Error> {
+        (0..self.key().len()).map(|column| row.number(column)).collect()
     }
 
     /// The column that changes whenever the row does.
@@ -462,9 +467,9 @@ impl Store {
             now.push(link.dialect().for_update());
             let (mut there, mut same) = (BTreeSet::new(), Vec::new());
             for row in &link.rows(now).await? {
-                let columns = kind.key().len();
-                let key = (0..columns).map(|column| row.number(column)).collect::<Result<Vec<i64>, _>>()?;
-                if digests.get(key.as_slice()).is_some_and(|of| *of == digest(row.bytes(columns).unwrap_or_default())) {
+                let key = kind.key_of(row)?;
+                let content = row.bytes(key.len()).unwrap_or_default();
+                if digests.get(key.as_slice()).is_some_and(|of| *of == digest(content)) {
                     same.push(key.clone());
                 }
                 there.insert(key);
@@ -475,7 +480,9 @@ impl Store {
                 writer.forget_jobs(&gone);
             }
             settled.gone += gone.len() as u64;
-            there.retain(|key| !gone.contains(key));
+            for key in &gone {
+                there.remove(key);
+            }
             Ok(there)
         })
         .await
@@ -499,8 +506,7 @@ impl Store {
                     still.push(" WHERE ").push(link.dialect().among(kind.key(), keys));
                     still.push_with(format_args!(" AND {time} < "), before.0).push(link.dialect().for_update());
                     for row in &link.rows(still).await? {
-                        let columns = 0..kind.key().len();
-                        old.push(columns.map(|column| row.number(column)).collect::<Result<Vec<i64>, _>>()?);
+                        old.push(kind.key_of(row)?);
                     }
                 }
                 // Whether they are is seen by their jobs.
@@ -565,14 +571,16 @@ async fn delete(
             return Ok(gone);
         }
         Kind::Jobs => {
-            let runs: Vec<[i64; 2]> = keys.iter().map(|key| [key[0], key[2]]).collect();
-            let which = link.dialect().among(&["cluster", "sluid"], &runs);
-            let mut busy = BTreeSet::new();
-            let steps = format!("SELECT DISTINCT cluster, sluid FROM steps WHERE {which}");
-            for row in &link.rows(Statement::built(steps)).await? {
-                busy.insert([row.number(0)?, row.number(1)?]);
-            }
-            keys.retain(|key| !busy.contains(&[key[0], key[2]]));
+            // By the key of steps, which a search for all of these runs would not use.
+            let busy = format!(
+                "SELECT {} FROM jobs WHERE {} AND EXISTS (SELECT 1 FROM steps \
+                 WHERE steps.cluster = jobs.cluster AND steps.sluid = jobs.sluid)",
+                kind.key().join(", "),
+                link.dialect().among(kind.key(), &keys)
+            );
+            let busy = link.rows(Statement::built(busy)).await?;
+            let busy = busy.iter().map(|row| kind.key_of(row)).collect::<Result<BTreeSet<_>, _>>()?;
+            keys.retain(|key| !busy.contains(key));
             if keys.is_empty() {
                 return Ok(keys);
             }

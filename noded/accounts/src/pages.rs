@@ -127,8 +127,10 @@ impl Store {
 
 /// Gives rows the numbers of what they name.
 async fn number(link: &mut Link<'_>, entities: &Entities, jobs: &mut [JobWithSteps]) -> Result<(), StoreError> {
-    let keys = entities.wckeys.values().map(|key| ((&*key.cluster, &*key.user, &*key.name), key.id));
-    let keys: HashMap<(&str, &str, &str), u32> = keys.collect();
+    let some_have = jobs.iter().any(|job| job.row.wckey.is_some());
+    let keys = entities.wckeys.values().filter(|_| some_have);
+    let keys: HashMap<(&str, &str, &str), u32> =
+        keys.map(|key| ((&*key.cluster, &*key.user, &*key.name), key.id)).collect();
     let mut reservations: HashMap<(String, String), Vec<(i64, u64)>> = HashMap::new();
     for JobWithSteps { row, .. } in jobs {
         row.ids.qos = row.qos.as_ref().and_then(|name| entities.qos.get(name)).map(|qos| qos.id);

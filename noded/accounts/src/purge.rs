@@ -123,7 +123,9 @@ impl Store {
         let folder = settings.folder.as_deref().unwrap_or(&self.archive);
         let purge = Purge { settings, folder, now, zone: TimeZone::system() };
         let mut purged = Purged::default();
-        self.settle_earlier(&purge, &mut purged).await?;
+        // Until the end of this purge it is not known.
+        let was_clean = self.has_no_orphans.swap(false, Ordering::Relaxed);
+        let is_clean = !self.settle_earlier(&purge, &mut purged).await? && was_clean;
         let clusters = Statement::of("SELECT id, name FROM clusters ORDER BY id");
         let clusters = self.read(async |reader| Ok(reader.link().rows(clusters).await?)).await?;
         for cluster in &clusters {
@@ -138,7 +140,9 @@ impl Store {
             }
             if let Some(before) = purge.before(settings.jobs) {
                 while self.purge_jobs(&purge, before, of, &mut purged).await? {}
-                self.purge_orphans(&purge, before, of).await?;
+                if !is_clean {
+                    self.purge_orphans(&purge, before, of).await?;
+                }
             }
             for (age, kind) in [(settings.events, Kind::Events), (settings.reservations, Kind::Reservations)] {
                 if let Some(before) = purge.before(age) {
@@ -147,7 +151,7 @@ impl Store {
             }
         }
         // Those of a purge that was interrupted are gone now.
-        self.has_no_orphans.store(settings.jobs.is_some(), Ordering::Relaxed);
+        self.has_no_orphans.store(is_clean || settings.jobs.is_some(), Ordering::Relaxed);
         if let Some(before) = purge.before(settings.transactions) {
             let of = Of { cluster: None, name: "slurmdbd" };
             while self.purge_part(&purge, (Kind::Transactions, before), of, &mut purged).await? {}
@@ -188,14 +192,16 @@ impl Store {
         Ok(!self.old((Kind::Transactions, before), None, (1, false)).await?.is_empty())
     }
 
-    /// Does the rest of what earlier purges began.
-    async fn settle_earlier(&self, purge: &Purge<'_>, purged: &mut Purged) -> Result<(), StoreError> {
+    /// Does the rest of what earlier purges began. Did one of them delete jobs, whose scripts may be left?
+    async fn settle_earlier(&self, purge: &Purge<'_>, purged: &mut Purged) -> Result<bool, StoreError> {
+        let mut of_jobs = false;
         for noted in self.unsettled().await? {
             if let Some((kind, settled)) = self.settle(&noted, purge.manner()).await? {
                 purged.note(kind, settled.gone);
+                of_jobs |= kind == Kind::Jobs;
             }
         }
-        Ok(())
+        Ok(of_jobs)
     }
 
     /// The next rows that were old before that time: so many at most, with their bodies or without.
@@ -215,7 +221,7 @@ impl Store {
         sql.push(format_args!(" LIMIT {most}"));
         let mut all = Vec::new();
         for row in &self.read(async |reader| Ok(reader.link().rows(sql).await?)).await? {
-            let key = (0..columns).map(|column| row.number(column)).collect::<Result<_, _>>()?;
+            let key = kind.key_of(row)?;
             let body = if bodies { row.bytes(columns + 1)?.to_vec() } else { Vec::new() };
             all.push(Old { key, at: row.number(columns)?, body });
         }
@@ -367,8 +373,7 @@ impl Store {
                         let next = format!("SELECT {} FROM steps WHERE {which} LIMIT {at_a_time}", key.join(", "));
                         let mut keys = Vec::new();
                         for row in &link.rows(Statement::built(next)).await? {
-                            let columns = 0..key.len();
-                            keys.push(columns.map(|column| row.number(column)).collect::<Result<Vec<i64>, _>>()?);
+                            keys.push(Kind::Steps.key_of(row)?);
                         }
                         if !keys.is_empty() {
                             let these = link.dialect().among(key, &keys);
@@ -408,9 +413,6 @@ impl Store {
 
     /// Scripts and environments that no job has any more: those of a purge that was interrupted between the two.
     async fn purge_orphans(&self, purge: &Purge<'_>, before: Timestamp, of: Of<'_>) -> Result<(), StoreError> {
-        if self.has_no_orphans.load(Ordering::Relaxed) {
-            return Ok(());
-        }
         let cluster = of.cluster.unwrap_or_default();
         let mut behind = i64::MIN;
         loop {

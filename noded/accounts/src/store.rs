@@ -137,8 +137,9 @@ impl Writer {
 
     /// Rows of jobs are deleted: keys of cluster, job and run.
     pub(crate) fn forget_jobs(&mut self, gone: &[Vec<i64>]) {
-        let gone: BTreeSet<(i64, i64)> = gone.iter().map(|key| (key[0], key[1])).collect();
-        self.known.retain(|(of, job), _| !gone.contains(&(*of, job.0.into())));
+        for key in gone {
+            self.known.remove(&(key[0], JobId(u32::try_from(key[1]).unwrap_or(u32::MAX))));
+        }
     }
 
     /// The connection, of one that is connected.

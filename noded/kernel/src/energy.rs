@@ -160,7 +160,7 @@ impl PowerMeter {
         }
         let passed = now.saturating_duration_since(std::mem::replace(&mut self.counted, now));
         let mean = u128::from(before.midpoint(self.microwatts));
-        u64::try_from(mean * passed.as_millis() / 1000).unwrap_or(u64::MAX)
+        u64::try_from(mean * passed.as_micros() / 1_000_000).unwrap_or(u64::MAX)
     }
 }
 

@@ -369,7 +369,7 @@ impl World {
         let gone = std::mem::take(&mut *self.controllers.gone.lock().unwrap_or_else(PoisonError::into_inner));
         for of in gone {
             // Its controller may have come again.
-            if self.settings.track_down
+            if self.live.now().track_down
                 && !self.controllers.has(&of.cluster)
                 && let Err(error) = self.store.note_gone(&of, Timestamp::now()).await
             {
@@ -507,9 +507,9 @@ impl World {
     }
 
     async fn answer(&self, request: AccountsRequest, caller: &Asker, cursor: &mut Cursors) -> AccountsReply {
-        use AccountsRequest::{Config, Entities, OnBehalfOf, OnBehalfOfOrdinary, Ping, Records, Statistics};
+        use AccountsRequest::{Config, Entities, OnBehalfOf, OnBehalfOfOrdinary, Order, Ping, Records, Statistics};
         let turn = match request {
-            Ping | Config | Statistics | OnBehalfOf(_) | OnBehalfOfOrdinary(_) => None,
+            Ping | Config | Statistics | Order(_) | OnBehalfOf(_) | OnBehalfOfOrdinary(_) => None,
             // These take turns of their own.
             Entities | Records(_) => None,
             _ => match self.turn(caller.caller.uid).await {
@@ -653,7 +653,7 @@ impl World {
     /// Those who are believed, operators and administrators.
     pub(super) fn is_admin(&self, caller: &Asker) -> bool {
         let by = self.actor(caller);
-        by.believed || visible::is_operator(&self.store.entities(), &by.name)
+        by.believed || self.store.entities().is_operator(&by.name)
     }
 
     /// Those who are believed are not asked about here.
@@ -883,9 +883,15 @@ mod tests {
         let listener = DoorListener::bind(&door, "test").unwrap();
         let served = actix_rt::spawn(serve(listener, world(store, DbdConfig::at(&dir.join("slurmdbd.conf")))));
         let mut asking = Vec::new();
-        for _ in 0..MANY {
+        for number in 0..MANY {
             let asks = DoorConn::connect(&door, LinkKind::CommandToAccounts, "test").await.unwrap();
-            asking.push(asks.split::<AccountsRequest, AccountsReply>());
+            let (questions, mut heard) = asks.split::<AccountsRequest, AccountsReply>();
+            // The first ones have their places before others come.
+            if number < CONVERSING_OF_USER {
+                questions.send(traced(AccountsRequest::Ping)).await.unwrap();
+                assert!(matches!(heard.recv().await.unwrap().unwrap().msg, AccountsReply::Here { .. }));
+            }
+            asking.push((questions, heard));
         }
         // The first ones say nothing yet: those behind them wait, and are not turned away.
         let question = || AccountsRequest::Jobs { filter: Box::default(), steps: true, after: None };

@@ -50,9 +50,8 @@ impl LiveSettings {
                 }
             },
         };
-        let kept = DbdConfig::clone(&old);
-        let (storage, host, address, backup) = (kept.storage, kept.host, kept.address, kept.backup);
-        let new = DbdConfig { storage, host, address, backup, port: old.port, ..read };
+        let DbdConfig { storage, password_script, host, address, backup, port, .. } = DbdConfig::clone(&old);
+        let new = DbdConfig { storage, password_script, host, address, backup, port, ..read };
         if !self.is_embedded() {
             logging::set_levels(&levels_of(&new, &self.cluster));
         }

@@ -105,7 +105,7 @@ impl Port {
         while let Some(arrived) = self.endpoint.accept().await {
             match arrived {
                 Ok(connection) => {
-                    let (world, names) = (world.clone(), Arc::clone(&names));
+                    let (world, names) = (world.of_now(), Arc::clone(&names));
                     actix_rt::spawn(async move { admit(connection, &names, &world).await });
                 }
                 Err(error) => {

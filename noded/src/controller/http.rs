@@ -87,7 +87,8 @@ impl Refused {
         }
     }
 
-    fn answer(self, method: &Method, path: &str) -> Response {
+    fn answer(self, request: &Request) -> Response {
+        let (method, path) = (request.method(), request.uri().path());
         let text = format!("slurmctld HTTP server request for '{method} {path}':\nFailed: {self}\n");
         (self.status(), plain(text)).into_response()
     }
@@ -181,15 +182,19 @@ impl Http {
         if known { Ok(()) } else { Err(Refused::Forbidden) }
     }
 
-    /// The controller's counters (`sdiag`).
-    pub async fn counters(&self) -> Result<Statistics, Refused> {
+    /// Asks the controller's actors. `None`: they do not answer.
+    async fn ask(&self, question: CommandRequest) -> Option<CommandReply> {
         let (sender, mut replies) = mpsc::channel(1);
         // Who asks is this process.
         let caller = Caller { uid: 0, gid: 0, pid: std::process::id(), host: String::new() };
-        let asked =
-            ControllerMsg::command(caller, Box::new(CommandRequest::ShowStatistics), 0, Box::new(Answer(sender)));
+        let asked = ControllerMsg::command(caller, Box::new(question), 0, Box::new(Answer(sender)));
         tell(&self.frontend, TraceContext::root(), asked).await;
-        match replies.recv().await {
+        replies.recv().await
+    }
+
+    /// The controller's counters (`sdiag`).
+    pub async fn counters(&self) -> Result<Statistics, Refused> {
+        match self.ask(CommandRequest::ShowStatistics).await {
             Some(CommandReply::Statistics(counted)) => Ok(*counted),
             _ => Err(Refused::NoCounters),
         }
@@ -224,32 +229,31 @@ async fn no_head(request: Request, next: axum::middleware::Next) -> Response {
 }
 
 async fn unknown(request: Request) -> Response {
-    Refused::UnknownPath.answer(request.method(), request.uri().path())
+    Refused::UnknownPath.answer(&request)
+}
+
+fn told(request: &Request, outcome: Result<impl IntoResponse, Refused>) -> Response {
+    outcome.map_or_else(|refused| refused.answer(request), IntoResponse::into_response)
 }
 
 /// It serves commands: the frontend's actor answers.
 async fn readiness(State(http): State<Http>, request: Request) -> Response {
-    match http.counters().await {
-        Ok(_) => StatusCode::NO_CONTENT.into_response(),
-        Err(refused) => refused.answer(request.method(), request.uri().path()),
-    }
+    let ready = match http.ask(CommandRequest::Ping).await {
+        Some(CommandReply::Pong { .. }) => Ok(StatusCode::NO_CONTENT),
+        _ => Err(Refused::NoCounters),
+    };
+    told(&request, ready)
 }
 
 async fn metrics_index(State(http): State<Http>, request: Request) -> Response {
-    match http.may_read_metrics(request.headers()) {
-        Ok(()) => plain(metrics::index()).into_response(),
-        Err(refused) => refused.answer(request.method(), request.uri().path()),
-    }
+    told(&request, http.may_read_metrics(request.headers()).map(|()| plain(metrics::index())))
 }
 
 async fn metrics_page(State(http): State<Http>, page: Page, request: Request) -> Response {
-    let told = match http.may_read_metrics(request.headers()) {
+    let text = match http.may_read_metrics(request.headers()) {
         Ok(()) if !http.env.config().metrics.on => Ok(String::new()),
         Ok(()) => page.text(&http).await,
         Err(refused) => Err(refused),
     };
-    match told {
-        Ok(text) => plain(text).into_response(),
-        Err(refused) => refused.answer(request.method(), request.uri().path()),
-    }
+    told(&request, text.map(plain))
 }

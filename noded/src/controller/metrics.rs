@@ -1,16 +1,12 @@
 //! Pages of metrics: which there are, and what each is made of.
 
 use super::http::{Http, Refused};
-use garrick_model::{ids::NodeIndex, packed_steps::StepTally, time::Timestamp, view::NodeView};
+use garrick_model::{time::Timestamp, view::StepCounts};
 use garrick_render::metrics::{
     jobs, nodes,
     scheduler::{self, Handled},
 };
-use std::{
-    collections::{BTreeMap, HashSet},
-    fmt::Write as _,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +57,10 @@ impl Page {
     pub async fn text(self, http: &Http) -> Result<String, Refused> {
         let boards = &http.env.boards;
         let nodes = || boards.nodes_shown(Timestamp::now());
-        let off = |nodes: &[Arc<NodeView>]| -> HashSet<NodeIndex> { nodes::powering_up(nodes) };
+        let powering_up = || nodes::powering_up(&boards.nodes.list());
         Ok(match self {
-            Self::Jobs => jobs::all(&boards.jobs.list(), &off(&boards.nodes.list())),
-            Self::UsersAndAccounts => jobs::by_user_and_account(&boards.jobs.list(), &off(&boards.nodes.list())),
+            Self::Jobs => jobs::all(&boards.jobs.list(), &powering_up()),
+            Self::UsersAndAccounts => jobs::by_user_and_account(&boards.jobs.list(), &powering_up()),
             Self::Nodes => nodes::all(&nodes()),
             Self::Partitions => nodes::of_each_partition(&boards.partitions.list(), &nodes(), &boards.jobs.list()),
             Self::Scheduler => scheduler::scheduler(&http.counters().await?),
@@ -86,7 +82,7 @@ pub fn index() -> String {
 async fn own(http: &Http) -> Result<String, Refused> {
     let counted = http.counters().await?;
     let running = http.env.boards.steps.list();
-    let steps = StepTally { counts: running.iter().map(|tally| tally.counts).sum(), ..StepTally::default() };
+    let steps: StepCounts = running.iter().map(|tally| tally.counts).sum();
     // One actor of thousands would be a label of its own for ever: kinds are enough.
     let mut kinds: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
     for count in http.env.system.traces().counts(&[]) {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use crate::support::{Cluster, built, free_ports};
+use crate::support::{Cluster, free_ports};
 use garrick_model::time::Timestamp;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use std::{io::Write as _, net::TcpStream, process::Command};
@@ -110,7 +110,7 @@ fn metrics_are_for_whom_the_site_names() {
     };
     let auth = format!("SlurmctldHttpAuthParameters=jwt_key={}", key.display());
     conf(&format!("MetricsType=metrics/openmetrics\nMetricsAuthUsers=alice,dave\n{auth}"));
-    crate::support::answer(Command::new(built().join("garrick")).arg("up").args(TWO).env("GARRICK_HOME", &c.home)).ok();
+    c.sh("garrick up").ok();
     let token = |user: &str, secs: i64| {
         let claims = serde_json::json!({ "sun": user, "exp": Timestamp::now().secs() + secs });
         let key = EncodingKey::from_secret(b"the secret of this site");

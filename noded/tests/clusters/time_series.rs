@@ -184,10 +184,14 @@ fn time_series_are_sent_to_a_server() {
         c.await_state(job, "RUNNING");
     }
     let seen = server(listener);
+    // What nobody answered in time is sent again, maybe behind what is newer.
     let of = |job: &str, series: Series| -> Vec<Point> {
         let requests = seen.lock().unwrap();
         let all = requests.iter().flat_map(|request| &request.points);
-        all.filter(|point| point.job.to_string() == job && point.series == series).cloned().collect()
+        let of_job = all.filter(|point| point.job.to_string() == job && point.series == series);
+        let mut points: Vec<Point> = of_job.cloned().collect();
+        points.sort_by_key(|point| point.at_ms);
+        points
     };
     c.await_that("samples come", || {
         grows(&cpu_times(&of(&usual, Series::Task), 0))

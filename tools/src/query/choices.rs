@@ -42,18 +42,23 @@ pub fn words(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }
 
-/// Splits at commas that are not inside brackets: `5_[1,3],7`.
-pub fn outside_brackets(text: &str) -> Vec<&str> {
+/// Splits at commas that are not inside brackets: `5_[1,3],7`. Parts are as they are.
+pub fn at_commas(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
-    let parts = text.split(|c: char| {
+    let outside = |c: char| {
         match c {
             '[' => depth += 1,
             ']' => depth = depth.saturating_sub(1),
             _ => {}
         }
         c == ',' && depth == 0
-    });
-    parts.map(str::trim).filter(|p| !p.is_empty()).collect()
+    };
+    text.split(outside).collect()
+}
+
+/// The same without blanks around parts, and without empty ones.
+pub fn outside_brackets(text: &str) -> Vec<&str> {
+    at_commas(text).into_iter().map(str::trim).filter(|p| !p.is_empty()).collect()
 }
 
 /// `503,504_1,505_[2-4]`

@@ -1,6 +1,9 @@
 //! `garrick profile`: joins the files in which time series of a job are recorded.
 
-use super::arguments::{self, Arguments, Outcome, Table, option};
+use super::{
+    arguments::{self, Arguments, Outcome, Table, option},
+    choices,
+};
 use crate::{
     options::table::Arg,
     output::{self, Console},
@@ -113,14 +116,7 @@ pub fn main(args: &[OsString], console: &Console) -> i32 {
 
 /// The folder of the user's files.
 fn folder(arguments: &Arguments) -> Result<PathBuf, String> {
-    let own = nix::unistd::Uid::current();
-    let user = match arguments.value("user") {
-        Some(user) => user,
-        None => match nix::unistd::User::from_uid(own) {
-            Ok(Some(user)) => user.name,
-            _ => own.to_string(),
-        },
-    };
+    let user = arguments.value("user").unwrap_or_else(|| choices::user_name(nix::unistd::Uid::current().as_raw()));
     if user.is_empty() || user.contains('/') || user.starts_with('.') {
         return Err(format!("\"{user}\" is not a user"));
     }

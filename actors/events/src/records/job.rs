@@ -245,7 +245,7 @@ pub struct Run {
     /// `EpilogSlurmctld` has to end before it is over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaits_epilog: bool,
-    /// To whom it is charged. `None`: there is no accounting, or an earlier version started it.
+    /// To whom it is charged, and how much. `None`: there is neither accounting nor are there weights, or an earlier version started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charge: Option<Arc<Charge>>,
     /// Which one: for followers of the log that missed some of it. `None`: an earlier version started it.

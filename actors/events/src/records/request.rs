@@ -135,5 +135,10 @@ mod tests {
         assert_eq!(asked, (Some(&3), Some(&2), None));
         let had = record.phase.run().unwrap().allocation.tres();
         assert_eq!((had["gres/gpu"], had["gres/gpu:h100"], had.get("gres/gpu:a100")), (2, 1, None));
+        let on_each = vec![count(Some("h100"), 2), count(Some("a100"), 1)];
+        Arc::make_mut(&mut record.spec).gres = GresRequest { gpus_per_node: on_each, ..GresRequest::default() };
+        record.resolved.min_nodes = 2;
+        record.count_only(&TrackedTres::default());
+        assert_eq!(record.resolved.tres(&record.spec).get("gres/gpu"), Some(&6));
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     Entities,
     association::{AssocId, Association},
+    names::AdminLevel,
 };
 use std::collections::BTreeSet;
 
@@ -36,6 +37,11 @@ impl Coordinated {
 }
 
 impl Entities {
+    /// Is that user an operator or administrator?
+    pub fn is_operator(&self, user: &str) -> bool {
+        self.users.get(user).is_some_and(|known| !known.deleted && known.admin >= AdminLevel::Operator)
+    }
+
     /// Accounts that a user coordinates: as a coordinator of them or of one above, or as one of the users of such an account where these
     /// are coordinators (`UsersAreCoords`).
     pub fn coordinated_by(&self, user: &str) -> Coordinated {

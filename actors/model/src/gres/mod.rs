@@ -96,7 +96,7 @@ pub fn counted<'s>(shares: impl Iterator<Item = &'s GresShare>) -> Vec<GresCount
     let mut all: Vec<GresCount> = Vec::new();
     for share in shares {
         match all.iter_mut().find(|one| one.name == share.name && one.kind == share.kind) {
-            Some(one) => one.count += share.count,
+            Some(one) => one.count = one.count.saturating_add(share.count),
             None => all.push(GresCount { name: share.name.clone(), kind: share.kind.clone(), count: share.count }),
         }
     }

@@ -140,12 +140,20 @@ impl GresRequest {
         greatest
     }
 
-    /// Leaves types out that are not to be counted by themselves.
+    /// Leaves types out that are not to be counted by themselves. Those of one list that are the same then count together.
     pub fn count_only(&mut self, counts: impl Fn(&str, &str) -> bool) {
         let lists =
             [&mut self.per_node, &mut self.gpus_per_node, &mut self.total, &mut self.per_task, &mut self.per_socket];
-        for one in lists.into_iter().flatten() {
-            one.kind = one.kind.take().filter(|kind| counts(&one.name, kind));
+        for list in lists {
+            let mut kept: Vec<GresCount> = Vec::new();
+            for mut one in std::mem::take(list) {
+                one.kind = one.kind.take().filter(|kind| counts(&one.name, kind));
+                match kept.iter_mut().find(|known| known.name == one.name && known.kind == one.kind) {
+                    Some(known) => known.count = known.count.saturating_add(one.count),
+                    None => kept.push(one),
+                }
+            }
+            *list = kept;
         }
     }
 

@@ -1,7 +1,7 @@
 //! The order in which jobs are tried.
 
 use crate::{rules::whole::waits_already, snapshot::facts::ClusterView};
-use garrick_model::{ids::JobId, state::JobState, time::Timestamp, view::JobView};
+use garrick_model::{ids::JobId, state::JobState, view::JobView};
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 
@@ -20,8 +20,6 @@ pub(crate) struct Key {
     /// Position of the partition in the job's own list.
     pub(super) choice: usize,
     pub partition: usize,
-    /// Submission. It decides nothing here.
-    pub(super) submit: Timestamp,
 }
 
 impl Key {
@@ -63,7 +61,6 @@ impl Keys<'_> {
             id: (job.array_task.map_or(job.id, |t| t.array_job), job.array_pending.is_some(), job.id),
             choice,
             partition,
-            submit: job.submit_time,
         };
         chosen.map(key).collect()
     }

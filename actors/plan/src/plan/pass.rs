@@ -173,8 +173,9 @@ impl<'a> Pass<'a> {
         }
         let patience = self.view.policy.shortest_first.unwrap_or_default();
         behind.sort_by_cached_key(|entry| {
-            let limit = run_limit(&self.view.pending[entry.job], &self.view.partitions[entry.key.partition]);
-            let patient = entry.key.ordinary && self.now.since(entry.key.submit) <= patience;
+            let job = &self.view.pending[entry.job];
+            let limit = run_limit(job, &self.view.partitions[entry.key.partition]);
+            let patient = entry.key.ordinary && self.now.since(job.submit_time) <= patience;
             let length = limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING);
             (patient.then_some(length), *entry)
         });

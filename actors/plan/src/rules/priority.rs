@@ -31,6 +31,8 @@ pub struct Rank {
     pub tres: BTreeMap<String, u64>,
     /// `TRESBillingWeights`; `None`: CPUs are billed.
     pub billing: Option<BillingWeights>,
+    /// What all of that is billed as.
+    pub whole_billing: u64,
 }
 
 /// All that priorities are calculated from, besides the job.
@@ -92,11 +94,10 @@ pub struct Factors {
 }
 
 impl Rank {
-    fn of(view: &PartitionView, nodes: &[Arc<NodeView>]) -> Self {
+    fn of(view: &PartitionView, nodes: &[Arc<NodeView>], terms: BilledTerms) -> Self {
         let mut rank = Self {
             job_factor: u32::from(view.config.priority_job_factor),
-            // The text was checked when the configuration was read.
-            billing: view.config.billing_weights.as_deref().and_then(|text| BillingWeights::parse(text).ok()),
+            billing: view.config.weights(),
             ..Self::default()
         };
         for node in view.nodes.iter().filter_map(|index| nodes.get(index.0 as usize)) {
@@ -107,6 +108,7 @@ impl Rank {
                 *rank.tres.entry(name).or_default() += count;
             }
         }
+        rank.whole_billing = rank.billed(&rank.tres, terms);
         rank
     }
 
@@ -130,8 +132,9 @@ impl Rules {
         nodes: &[Arc<NodeView>],
         as_of: Timestamp,
     ) -> Self {
+        let terms = settings.flags.billed_terms();
         let ranks: BTreeMap<String, Rank> =
-            partitions.iter().map(|view| (view.config.name.clone(), Rank::of(view, nodes))).collect();
+            partitions.iter().map(|view| (view.config.name.clone(), Rank::of(view, nodes, terms))).collect();
         Self {
             settings: settings.clone(),
             highest_factor: ranks.values().map(|rank| rank.job_factor).max().unwrap_or(0),
@@ -230,7 +233,7 @@ impl Rules {
                 WeighedTres::Cpu => (cpus, wide(rank.cpus)),
                 WeighedTres::Mem => (memory, wide(rank.memory_mib)),
                 WeighedTres::Node => (nodes, f64::from(rank.nodes)),
-                WeighedTres::Billing => (wide(rank.billed(&named, terms)), wide(rank.billed(&rank.tres, terms))),
+                WeighedTres::Billing => (wide(rank.billed(&named, terms)), wide(rank.whole_billing)),
                 WeighedTres::Gres(_) => (wide(of(kind.name())), wide(all(kind.name()))),
                 WeighedTres::License(name) => (wide(of(kind.name())), wide(self.licenses.count(name).into())),
             };

@@ -355,6 +355,8 @@ impl ShepherdCore {
         if let Some(seen) = task.seen.take() {
             exit.usage = exit.usage.with_seen(*seen);
         }
+        // It is of no use without looks.
+        exit.usage.rss_is_bound = false;
         let (id, rank) = (task.step, task.rank);
         task.phase = TaskPhase::Ended { exit, oom: None };
         self.collect_end(id, rank, token, exit.usage, out);

@@ -4,10 +4,7 @@ use super::core::FrontendCore;
 use crate::{messages::job::Authority, submission::users::group_names};
 use garrick_model::{
     config::PrivateKind,
-    entities::{
-        association::{AssocId, Association},
-        names::AdminLevel,
-    },
+    entities::association::{AssocId, Association},
     ids::{JobId, Sluid},
     messages::command::CommandRequest,
     refusal::Refusal,
@@ -24,9 +21,7 @@ impl FrontendCore {
     }
 
     fn is_operator(&self, by: Authority) -> bool {
-        let known = self.sight.entities();
-        let user = self.user_name(by.uid).to_ascii_lowercase();
-        known.users.get(&user).is_some_and(|user| !user.deleted && user.admin >= AdminLevel::Operator)
+        self.sight.entities().is_operator(&self.user_name(by.uid).to_ascii_lowercase())
     }
 
     /// A test for jobs: may they be shown to the user? Coordinators see those of their accounts.
@@ -65,13 +60,13 @@ impl FrontendCore {
     }
 
     fn is_seen(&self, by: Authority, job: JobId) -> Result<(), Refusal> {
-        if !self.hides(by, PrivateKind::Jobs) {
+        // A job that is being saved has no view yet: whoever submitted it is answered when it has one.
+        let view = self.sight.boards().jobs.get(&job);
+        let is_own = view.as_ref().is_some_and(|view| view.uid == by.uid);
+        if is_own || !self.hides(by, PrivateKind::Jobs) || view.is_some_and(|view| self.sees_job(by)(&view)) {
             return Ok(());
         }
-        let sees = self.sees_job(by);
-        // A job that is being saved has no view yet: whoever submitted it is answered when it has one.
-        let seen = self.sight.boards().jobs.get(&job).is_some_and(|view| sees(&view));
-        if seen { Ok(()) } else { Err(Refusal::InvalidJobId) }
+        Err(Refusal::InvalidJobId)
     }
 
     /// Views of nodes for this user.

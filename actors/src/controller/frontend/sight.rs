@@ -38,9 +38,7 @@ pub trait Sight: Send + Sync {
         Accounting::default()
     }
     /// Accounts, users and associations, as accounting knows them.
-    fn entities(&self) -> Arc<Entities> {
-        Arc::default()
-    }
+    fn entities(&self) -> Arc<Entities>;
     /// Settings for jobs.
     fn job_site(&self) -> Arc<JobSite>;
     /// The saved part of a node's state, as its owner has it.

@@ -87,9 +87,7 @@ fn programs(config: &Config) -> JobPrograms {
 
 /// The billing weights of a partition, if it has any.
 fn billing_of(partition: &PartitionConfig) -> Option<(String, BillingWeights)> {
-    // The text was checked when the configuration was read.
-    let weights = BillingWeights::parse(partition.billing_weights.as_deref()?).ok()?;
-    Some((partition.name.clone(), weights))
+    Some((partition.name.clone(), partition.weights()?))
 }
 
 /// The QOS of a partition, if it has one.

@@ -471,13 +471,15 @@ mod tests {
         let sink = Sink::start(To::server(settings));
         sink.put(lines(None, "a 1\n"));
         sink.hurry();
-        let answer = |status: &str| {
+        let answer_after = |status: &str, meanwhile: &dyn Fn()| {
             let (mut stream, _) = listener.accept().unwrap();
             let seen = request(&stream);
+            meanwhile();
             write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
             seen
         };
-        let (first, headers, body) = answer("503 Service Unavailable");
+        let answer = |status: &str| answer_after(status, &|| {});
+        let (first, headers, body) = answer_after("503 Service Unavailable", &|| sink.put(lines(None, "b 2\n")));
         assert!(
             first.starts_with("post /write?db=slurm%20db&rp=weeks ")
                 || first.starts_with("post /write?db=slurm+db&rp=weeks "),
@@ -486,7 +488,6 @@ mod tests {
         let encoded = format!("authorization: basic {}", STANDARD.encode("writer:pass").to_ascii_lowercase());
         assert!(headers.contains(&encoded), "{headers:?}");
         assert_eq!(body, "a 1\n");
-        sink.put(lines(None, "b 2\n"));
         assert_eq!(answer("204 No Content").2, "a 1\nb 2\n");
         // Refused for what it is: it is not sent again.
         sink.put(lines(None, "nonsense\n"));

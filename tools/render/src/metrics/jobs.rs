@@ -2,6 +2,7 @@
 
 use super::exposition::{Exposition, Type::Gauge};
 use garrick_model::{
+    gres::GPU,
     ids::NodeIndex,
     state::{JobState, Reason},
     view::{JobView, PartitionView},
@@ -67,7 +68,7 @@ impl Counts {
             for node in &allocation.nodes {
                 self.cpus += u64::from(node.share.cpus.len());
                 self.memory += node.share.memory.map_or(0, |memory| memory.0);
-                self.gpus += node.share.gres.iter().filter(|share| share.name == "gpu").map(|s| s.count).sum::<u64>();
+                self.gpus += node.share.gres.iter().filter(|share| share.name == GPU).map(|s| s.count).sum::<u64>();
                 self.nodes.insert(node.index);
             }
             self.powering_up += u64::from(allocation.nodes.iter().any(|node| powering_up.contains(&node.index)));
@@ -84,6 +85,10 @@ impl Counts {
             self.most_nodes[which] = self.most_nodes[which].max(most.into());
             self.least_nodes[which] = self.least_nodes[which].max(job.min_nodes.into());
         }
+    }
+
+    const fn started(&self) -> u64 {
+        self.running + self.suspended + self.finished
     }
 
     fn ended(&self, state: JobState) -> u64 {
@@ -128,61 +133,75 @@ const FAMILIES: &[Family] = &[
     ("_running", "Number of jobs in Running state", |c| c.running),
     ("_signaling", "Number of jobs being signaled", never),
     ("_stageout", "Number of jobs in StageOut state", never),
-    ("_started", "Number of started jobs", |c| c.running + c.suspended + c.finished),
+    ("_started", "Number of started jobs", Counts::started),
     ("_suspended", "Number of jobs in Suspended state", |c| c.suspended),
     ("_timeout", "Number of jobs in Timeout state", |c| c.ended(JobState::Timeout)),
 ];
 
-/// Those of partitions. Where the words or the value are not those of [`FAMILIES`], they are here.
-const OF_PARTITIONS: &[Family] = &[
+/// Those of partitions, in Slurm's order.
+const OF_PARTITIONS: &[&str] = &[
+    "",
+    "_bootfail",
+    "_cancelled",
+    "_completed",
+    "_completing",
+    "_configuring",
+    "_cpus_alloc",
+    "_gpus_alloc",
+    "_deadline",
+    "_expediting",
+    "_failed",
+    "_fed_requeued",
+    "_finished",
+    "_hold",
+    "_max_job_nodes",
+    "_max_job_nodes_nohold",
+    "_memory_alloc",
+    "_min_job_nodes",
+    "_min_job_nodes_nohold",
+    "_node_failed",
+    "_outofmemory",
+    "_pending",
+    "_powerup_node",
+    "_preempted",
+    "_requeued",
+    "_resizing",
+    "_revoked",
+    "_running",
+    "_signaling",
+    "_stageout",
+    "_started",
+    "_suspended",
+    "_timeout",
+    "_wait_part_node_limit",
+];
+
+/// Those whose words or values are not the same as in [`FAMILIES`].
+const ONLY_OF_PARTITIONS: &[Family] = &[
     ("", "Number of jobs in this partition", |c| c.live),
-    ("_bootfail", "", never),
-    ("_cancelled", "", never),
-    ("_completed", "", never),
-    ("_completing", "", never),
-    ("_configuring", "", never),
-    ("_cpus_alloc", "", never),
-    ("_gpus_alloc", "", never),
-    ("_deadline", "", never),
-    ("_expediting", "", never),
-    ("_failed", "", never),
-    ("_fed_requeued", "", never),
     ("_finished", "Number of jobs in Finished", |c| c.finished),
-    ("_hold", "", never),
     ("_max_job_nodes", "Max of the max_nodes required of all pending jobs in that partition", |c| c.most_nodes[0]),
     (
         "_max_job_nodes_nohold",
         "Max of the max_nodes required of all pending jobs in that partition excluding Held jobs",
         |c| c.most_nodes[1],
     ),
-    ("_memory_alloc", "", never),
     ("_min_job_nodes", "Max of the min_nodes required of all pending jobs in that partition", |c| c.least_nodes[0]),
     (
         "_min_job_nodes_nohold",
         "Max of the min_nodes required of all pending jobs in that partition excluding Held jobs",
         |c| c.least_nodes[1],
     ),
-    ("_node_failed", "", never),
-    ("_outofmemory", "", never),
-    ("_pending", "", never),
-    ("_powerup_node", "", never),
-    ("_preempted", "", never),
-    ("_requeued", "", never),
-    ("_resizing", "", never),
     ("_revoked", "Number of revoked jobs", never),
-    ("_running", "", never),
     ("_signaling", "Number of jobs in Signaling state", never),
-    ("_stageout", "", never),
-    ("_started", "Number of jobs started", |c| c.running + c.suspended + c.finished),
-    ("_suspended", "", never),
-    ("_timeout", "", never),
+    ("_started", "Number of jobs started", Counts::started),
     ("_wait_part_node_limit", "Jobs wait partition node limit", |c| c.node_limit),
 ];
 
-/// A family of partitions, complete.
-fn of_partitions(own: &Family) -> Family {
-    let same = FAMILIES.iter().find(|(suffix, ..)| *suffix == own.0 && own.1.is_empty());
-    *same.unwrap_or(own)
+/// Families of partitions.
+fn of_partitions() -> impl Iterator<Item = Family> {
+    let named = |suffix: &&str| ONLY_OF_PARTITIONS.iter().chain(FAMILIES).find(|family| family.0 == *suffix).copied();
+    OF_PARTITIONS.iter().filter_map(named)
 }
 
 /// Writes the families of sets of jobs: for each a name and what was counted. `label` is what the name is.
@@ -244,5 +263,5 @@ pub(super) fn of_each_partition(
             }
         }
     }
-    write(text, "slurm_partition_jobs", OF_PARTITIONS.iter().map(of_partitions), "partition", &sets);
+    write(text, "slurm_partition_jobs", of_partitions(), "partition", &sets);
 }

@@ -9,6 +9,7 @@ use crate::{
     node_state::{self, StateFilter},
 };
 use garrick_model::{
+    gres::GPU,
     ids::NodeIndex,
     state::NodePower,
     view::{JobView, NodeView, PartitionView},
@@ -36,7 +37,7 @@ impl Amounts {
     fn of(node: &NodeView) -> Self {
         let used = node_state::usage(node);
         let shape = &node.shape;
-        let gpus = shape.gres.iter().filter(|gres| gres.name == "gpu").map(|gres| gres.count).sum();
+        let gpus = shape.gres.iter().filter(|gres| gres.name == GPU).map(|gres| gres.count).sum();
         let shares = node.holds.iter().flat_map(|hold| &hold.share.gres);
         Self {
             cpus: shape.cpus.into(),
@@ -47,7 +48,7 @@ impl Amounts {
             used_memory: used.memory.0,
             free_memory: node.load.free_memory.map_or(0, |memory| memory.0),
             gpus,
-            used_gpus: shares.filter(|share| share.name == "gpu").map(|share| share.count).sum(),
+            used_gpus: shares.filter(|share| share.name == GPU).map(|share| share.count).sum(),
         }
     }
 

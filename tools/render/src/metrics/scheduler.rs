@@ -6,8 +6,8 @@ use super::exposition::{
 };
 use garrick_model::{
     messages::statistics::{Exits, Statistics},
-    packed_steps::StepTally,
     time::Timestamp,
+    view::StepCounts,
 };
 
 /// `/metrics/scheduler`. Times are microseconds, as in `sdiag`. What Slurm counts of threads and queues that are not there is 0.
@@ -115,7 +115,7 @@ impl std::fmt::Display for Seconds {
 
 /// `/metrics/garrick`: what Slurm has no metrics for. Times are seconds. `steps`: the sum of what the step managers of running jobs
 /// reported last.
-pub fn own(counted: &Statistics, steps: &StepTally, messages: &[Handled<'_>], version: &str) -> String {
+pub fn own(counted: &Statistics, steps: &StepCounts, messages: &[Handled<'_>], version: &str) -> String {
     let mut text = Exposition::default();
     text.family(Gauge, "garrick_build_info", "Version of the controller", [([("version", version)], 1)]);
     let queue = &counted.accounting;
@@ -129,10 +129,10 @@ pub fn own(counted: &Statistics, steps: &StepTally, messages: &[Handled<'_>], ve
             queue.stored,
         ),
         (Gauge, "garrick_accounting_away_seconds", "Seconds since slurmdbd has been away", away),
-        (Gauge, "garrick_steps_pending", "Steps that wait in running jobs", steps.counts.queued),
-        (Gauge, "garrick_steps_running", "Steps that run", steps.counts.running),
-        (Gauge, "garrick_steps_done", "Steps of running jobs that ended with success", steps.counts.done),
-        (Gauge, "garrick_steps_failed", "Steps of running jobs that ended otherwise", steps.counts.failed),
+        (Gauge, "garrick_steps_pending", "Steps that wait in running jobs", steps.queued),
+        (Gauge, "garrick_steps_running", "Steps that run", steps.running),
+        (Gauge, "garrick_steps_done", "Steps of running jobs that ended with success", steps.done),
+        (Gauge, "garrick_steps_failed", "Steps of running jobs that ended otherwise", steps.failed),
     ] {
         text.value(kind, name, help, value);
     }

@@ -6,13 +6,12 @@ use garrick_model::{
     gres::{GresEntry, GresShare},
     messages::statistics::{AccountingQueue, Cycles, Exits, PassCounts, RequestCount, Statistics},
     node_shape::NodeShape,
-    packed_steps::StepTally,
     resources::{CpuSet, MemoryMib},
     spec::JobSpec,
     state::{JobState, NodeFlags, Reason},
     testing,
     time::Timestamp,
-    view::{JobView, NodeLoad, NodeView, PartitionView},
+    view::{JobView, NodeLoad, NodeView, PartitionView, StepCounts},
 };
 use std::{
     collections::{BTreeMap, HashSet},
@@ -171,7 +170,7 @@ fn what_waits_for_accounting_is_told() {
     let requests = vec![RequestCount { request: "ListJobs".to_owned(), count: 2, micros: 1_500_000 }];
     let counted = Statistics { at, accounting, requests, ..Statistics::default() };
     let handled = [scheduler::Handled { actors: "/job", message: "Start", count: 4 }];
-    let text = scheduler::own(&counted, &StepTally::default(), &handled, "0.1");
+    let text = scheduler::own(&counted, &StepCounts::default(), &handled, "0.1");
     let all = samples(&text);
     assert_eq!(all["garrick_accounting_queue_events"], "7");
     assert_eq!(all["garrick_accounting_away_seconds"], "60");

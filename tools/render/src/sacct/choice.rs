@@ -277,9 +277,9 @@ impl<'c> Shown<'c> {
         if self.choice.duplicates {
             return Some(job);
         }
-        let (cluster, id) = (job.row.cluster.clone(), job.row.job);
-        let before = self.newest.replace(job)?;
-        (before.row.cluster != cluster || before.row.job != id).then_some(before)
+        let is_of_the_same = |held: &JobWithSteps| held.row.cluster == job.row.cluster && held.row.job == job.row.job;
+        let same = self.newest.as_ref().is_some_and(is_of_the_same);
+        self.newest.replace(job).filter(|_| !same)
     }
 
     /// No more come: the one that was held.

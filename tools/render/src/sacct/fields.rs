@@ -428,7 +428,7 @@ pub static FIELDS: &[Field] = &[
     text("ReservationId", 8, |e, _| of_job(e, |row| number_of(row.ids.reservation))),
     text("ReqReservation", 20, |e, _| of_job(e, |row| row.requested_reservations.join(","))),
     number("Restarts", 8, |e, _| of_job(e, |row| row.restarts.to_string())),
-    text("SegmentSize", 11, |e, _| of_job(e, |row| row.segment.map(|size| size.to_string()).unwrap_or_default())),
+    text("SegmentSize", 11, |e, _| of_job(e, |row| number_of(row.segment))),
     text("SLUID", 14, |e, _| e.row.sluid.to_string()),
     date("Start", start),
     text("State", 10, |e, _| e.state()),

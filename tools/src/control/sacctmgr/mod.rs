@@ -31,7 +31,7 @@ use crate::{
     },
     telling::hints,
 };
-use garrick_accounts::{messages::AccountsRefusal, visible};
+use garrick_accounts::messages::AccountsRefusal;
 use garrick_asking::{
     accounting::{Accounts, AccountsError},
     accounts::User,
@@ -171,7 +171,7 @@ impl Session {
 /// May the caller do what operators may? The service decides; this is for what is answered without it.
 pub fn is_operator(cluster: &Cluster, entities: &Entities) -> bool {
     let own = geteuid().as_raw();
-    let operator = || User::by_uid(own).is_some_and(|user| visible::is_operator(entities, &user.name));
+    let operator = || User::by_uid(own).is_some_and(|user| entities.is_operator(&user.name));
     own == 0 || cluster.is_administrator(own) || operator()
 }
 

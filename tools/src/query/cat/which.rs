@@ -1,11 +1,12 @@
 //! `--step`: `7`, `7_3`, `7_[1-10]`, `3-9`, `batch`, `*`, each with or without the job in front (`5609.7_3`), and lists.
 
+use crate::query::choices::at_commas;
 use garrick_model::step_selector::{StepsSelector, WhichSteps};
 use garrick_pack::Pick;
 
 /// The steps that a list names.
 pub(super) fn parse(list: &str) -> Result<Vec<Pick>, String> {
-    split(list).into_iter().map(|item| pick(item).map_err(|why| format!("--step={list}: {why}"))).collect()
+    at_commas(list).into_iter().map(|item| pick(item).map_err(|why| format!("--step={list}: {why}"))).collect()
 }
 
 fn pick(text: &str) -> Result<Pick, String> {
@@ -18,20 +19,6 @@ fn pick(text: &str) -> Result<Pick, String> {
         return Err(format!("\"{text}\" names a task of a job array; packs know jobs by their own ids"));
     }
     Ok(Pick { job: Some(steps.job), het: steps.het, which: steps.which })
-}
-
-/// At the commas that are not in brackets.
-fn split(list: &str) -> Vec<&str> {
-    let mut depth = 0u32;
-    list.split(|c| {
-        match c {
-            '[' => depth += 1,
-            ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    })
-    .collect()
 }
 
 #[cfg(test)]

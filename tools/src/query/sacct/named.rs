@@ -1,6 +1,7 @@
 //! Jobs and steps after `-j`: `12`, `9_1`, `10+1`, `12.batch`, `12.0`, `sFSNM7YRTC8Q00` (sacct(1)); and what else `sacct` prints as an id:
 //! waiting tasks `9_[0-5%3]`, tasks of step arrays `12.7_3`, steps that were withdrawn together `12.7_[3-9]`.
 
+use crate::query::choices::at_commas;
 use garrick_model::{
     ids::{JobId, Sluid, StepKey, StepNum},
     spec::ArraySpec,
@@ -45,18 +46,8 @@ const LARGEST_JOB: u64 = 0xffff_fff0;
 /// # Errors
 /// The first word that names nothing.
 pub fn read(list: &str) -> Result<Vec<Named>, NamedError> {
-    let words = words(list).into_iter().filter(|word| !word.is_empty());
+    let words = at_commas(list).into_iter().filter(|word| !word.is_empty());
     words.map(|word| named(word).map_err(|why| NamedError { word: word.to_owned(), why })).collect()
-}
-
-/// The words between commas that are not in brackets.
-fn words(list: &str) -> Vec<&str> {
-    let mut open = false;
-    let outside = |c: char| {
-        open = (open || c == '[') && c != ']';
-        c == ',' && !open
-    };
-    list.split(outside).collect()
 }
 
 type Why = Option<&'static str>;

@@ -226,10 +226,12 @@ fn report(session: &mut Session, words: &[String]) -> i32 {
     };
     let mut wrong = Vec::new();
     let asked = Asked::read(&words[2..], Timestamp::now(), &system_zone(), &mut wrong);
-    wrong.extend(asked.refused(report));
+    let refused = asked.refused(report);
+    let is_refused = refused.is_some();
+    wrong.extend(refused);
     wrong.iter().for_each(|error| output::stderr(format!("{error}\n").as_bytes()));
     let code = i32::from(wrong.iter().any(|error| error.fails()));
-    if asked.refused(report).is_some() {
+    if is_refused {
         return code;
     }
     match shown(session, report, &asked) {

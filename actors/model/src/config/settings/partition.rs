@@ -317,6 +317,11 @@ impl PartitionConfig {
         Self { name: name.into(), ..Self::default() }
     }
 
+    /// `TRESBillingWeights`, whose text was checked when it was set.
+    pub fn weights(&self) -> Option<BillingWeights> {
+        BillingWeights::parse(self.billing_weights.as_deref()?).ok()
+    }
+
     /// Sets a field from a `Key=Value` pair of `slurm.conf` or of an update. `Ok(Some(..))`: accepted, but without (full)
     /// effect, and why. `Nodes` only changes [`Self::nodes_text`]: resolve it with the cluster's nodes afterwards
     /// ([`crate::config::Config::resolve_nodes`]).
