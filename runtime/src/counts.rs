@@ -1,7 +1,7 @@
 //! Counts the messages that actors handled, by name, to show what a piece of work costs in messages. They are counted whether or
 //! not trace records are kept.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::AddAssign, time::Duration};
 
 use crate::path::ActorPath;
 
@@ -14,30 +14,61 @@ pub struct MessageCount {
     pub message: &'static str,
     /// How many.
     pub handled: u64,
+    /// How long they waited for their turns, all together; only those are in it that came while records were kept.
+    pub queued: Duration,
+    /// How long they were handled, all together; likewise.
+    pub handling: Duration,
+}
+
+/// Messages of one name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) handled: u64,
+    pub(crate) queued: Duration,
+    pub(crate) handling: Duration,
+}
+
+impl Tally {
+    /// One message whose times were not taken.
+    pub(crate) const ONE: Self = Self { handled: 1, queued: Duration::ZERO, handling: Duration::ZERO };
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.handled += other.handled;
+        self.queued = self.queued.saturating_add(other.queued);
+        self.handling = self.handling.saturating_add(other.handling);
+    }
 }
 
 /// Counts of one actor. Few names, so a list; the frequent ones come early, since they were there first.
 #[derive(Debug, Default)]
-pub(crate) struct Counts(Vec<(&'static str, u64)>);
+pub(crate) struct Counts(Vec<(&'static str, Tally)>);
 
 impl Counts {
-    pub(crate) fn add(&mut self, message: &'static str, handled: u64) {
+    pub(crate) fn add(&mut self, message: &'static str, tally: Tally) {
         // Mostly the very same string; two equal strings at different addresses count as one name.
         let same = |name: &str| std::ptr::eq(name, message) || name == message;
         match self.0.iter_mut().find(|(name, _)| same(name)) {
-            Some((_, count)) => *count += handled,
-            None => self.0.push((message, handled)),
+            Some((_, sum)) => *sum += tally,
+            None => self.0.push((message, tally)),
         }
     }
 
     fn append(&mut self, other: &Self) {
-        for (message, handled) in &other.0 {
-            self.add(message, *handled);
+        for (message, tally) in &other.0 {
+            self.add(message, *tally);
         }
     }
 
     pub(crate) fn list(&self, actor: String) -> impl Iterator<Item = MessageCount> {
-        self.0.iter().map(move |(message, handled)| MessageCount { actor: actor.clone(), message, handled: *handled })
+        self.0.iter().map(move |(message, tally)| MessageCount {
+            actor: actor.clone(),
+            message,
+            handled: tally.handled,
+            queued: tally.queued,
+            handling: tally.handling,
+        })
     }
 }
 
@@ -72,7 +103,7 @@ mod tests {
 
     fn counts(of: &[(&'static str, u64)]) -> Counts {
         let mut counts = Counts::default();
-        of.iter().for_each(|(name, handled)| counts.add(name, *handled));
+        of.iter().for_each(|(name, handled)| counts.add(name, Tally { handled: *handled, ..Tally::default() }));
         counts
     }
 

@@ -355,6 +355,9 @@ impl<A: Actor> Host<A> {
     }
 
     fn child_event(&mut self, event: crate::message::ChildEvent) {
+        if let crate::message::ChildEvent::Restarted { path, .. } = &event {
+            self.cx.system.traces().restarted(path);
+        }
         if !matches!(self.phase, Phase::Running) {
             return;
         }

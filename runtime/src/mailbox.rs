@@ -70,6 +70,8 @@ pub(crate) enum Signal {
 pub(crate) trait Inbox: Send + Sync {
     fn path(&self) -> &ActorPath;
     fn signal(&self, signal: Signal);
+    /// Messages that wait.
+    fn waiting(&self) -> usize;
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -329,6 +331,10 @@ impl<M: Message> Inbox for Mailbox<M> {
         let mut lanes = self.lock();
         lanes.signals.push_back(signal);
         self.wake(lanes);
+    }
+
+    fn waiting(&self) -> usize {
+        self.len()
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {

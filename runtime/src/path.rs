@@ -91,6 +91,12 @@ impl ActorPath {
         &*self.0 == "/"
     }
 
+    /// The first segment with its slash, which says what kind of actor it is: `/job` of `/job/5609/step/3`; `/` for the root.
+    pub fn kind(&self) -> &str {
+        let end = self.0.get(1..).and_then(|rest| rest.find('/')).map_or(self.0.len(), |at| at + 1);
+        self.0.get(..end).unwrap_or_default()
+    }
+
     /// The last segment: `3` of `/job/5609/step/3`; empty for the root.
     pub fn name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or_default()

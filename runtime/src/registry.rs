@@ -60,6 +60,13 @@ impl Registry {
         self.inboxes.len()
     }
 
+    /// Calls `look` with each path and how many messages wait there.
+    pub(crate) fn mailboxes(&self, mut look: impl FnMut(&ActorPath, usize)) {
+        for entry in &self.inboxes {
+            look(entry.key(), entry.value().waiting());
+        }
+    }
+
     /// Paths at or below `prefix`, sorted.
     pub(crate) fn paths(&self, prefix: &str) -> Vec<ActorPath> {
         let mut paths: Vec<ActorPath> =

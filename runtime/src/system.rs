@@ -219,6 +219,12 @@ impl System {
         self.0.registry.paths(prefix)
     }
 
+    /// Calls `look` with the path of each actor and how many messages wait in its mailbox, in no order. Actors that start or end
+    /// meanwhile may be in it or not.
+    pub fn mailboxes(&self, look: impl FnMut(&ActorPath, usize)) {
+        self.0.registry.mailboxes(look);
+    }
+
     /// Trace records.
     pub fn traces(&self) -> &TraceHub {
         &self.0.traces

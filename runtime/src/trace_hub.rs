@@ -5,19 +5,19 @@
 //! counts its actor's messages by name; while tracing is off, that is a message's only cost here.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use dashmap::DashMap;
 use tokio::sync::Notify;
 
 use crate::{
-    counts::{Counts, EndedCounts, MessageCount},
+    counts::{Counts, EndedCounts, MessageCount, Tally},
     path::ActorPath,
     trace::{Outcome, TraceContext, TraceRecord},
 };
@@ -95,6 +95,8 @@ struct Hub {
     rings: DashMap<ActorPath, Arc<Ring>>,
     retired: Mutex<VecDeque<Arc<Ring>>>,
     ended: Mutex<EndedCounts>,
+    /// How often actors were started again after a panic, by the first part of their paths.
+    restarts: Mutex<BTreeMap<String, u64>>,
     followers: Mutex<Vec<Arc<FollowerQueue>>>,
 }
 
@@ -129,6 +131,7 @@ impl TraceHub {
             rings: DashMap::new(),
             retired: Mutex::new(VecDeque::new()),
             ended: Mutex::new(EndedCounts::default()),
+            restarts: Mutex::new(BTreeMap::new()),
             followers: Mutex::new(Vec::new()),
         }))
     }
@@ -180,6 +183,16 @@ impl TraceHub {
         }
         counts.sort_unstable_by(|a, b| (&a.actor, a.message).cmp(&(&b.actor, b.message)));
         counts
+    }
+
+    /// How often actors were started again after a panic since the system was started, by the first part of their paths (`/job`).
+    /// Kinds without a restart are not in it.
+    pub fn restarts(&self) -> BTreeMap<String, u64> {
+        lock(&self.0.restarts).clone()
+    }
+
+    pub(crate) fn restarted(&self, path: &ActorPath) {
+        *lock(&self.0.restarts).entry(path.kind().to_owned()).or_default() += 1;
     }
 
     /// Follows the actors at or below any of `prefixes` (all if there are none), also those yet to be started: every
@@ -260,7 +273,7 @@ impl Ring {
 
     /// Counts a message that was handled while no records are kept.
     pub(crate) fn count(&self, message: &'static str) {
-        lock(&self.state).counts.add(message, 1);
+        lock(&self.state).counts.add(message, Tally::ONE);
     }
 
     /// Writes the record of a message handled (or dropped, then `begun` is now).
@@ -273,17 +286,19 @@ impl Ring {
         message: &'static str,
         outcome: &Outcome,
     ) {
+        let waited = queued.map_or(Duration::ZERO, |queued| begun.at.saturating_duration_since(queued));
+        let handling = match outcome {
+            Outcome::Dropped => Duration::ZERO,
+            Outcome::Ok | Outcome::Panic(_) => begun.at.elapsed(),
+        };
         let record = RingRecord {
             seq: begun.seq,
             at_us: self.shared.wall_us(begun.at),
             cx,
             id,
             message,
-            queue_us: queued.map_or(0, |queued| micros(begun.at.saturating_duration_since(queued))),
-            handle_us: match outcome {
-                Outcome::Dropped => 0,
-                Outcome::Ok | Outcome::Panic(_) => micros(begun.at.elapsed()),
-            },
+            queue_us: micros(waited),
+            handle_us: micros(handling),
             outcome: match outcome {
                 Outcome::Ok => RingOutcome::Ok,
                 Outcome::Panic(_) => RingOutcome::Panic,
@@ -292,7 +307,7 @@ impl Ring {
         };
         let mut state = lock(&self.state);
         if !matches!(outcome, Outcome::Dropped) {
-            state.counts.add(message, 1);
+            state.counts.add(message, Tally { handled: 1, queued: waited, handling });
         }
         if let Outcome::Panic(text) = outcome {
             if state.panics.len() == PANICS_KEPT {
@@ -346,7 +361,7 @@ impl Drop for Ring {
     }
 }
 
-fn micros(duration: std::time::Duration) -> u64 {
+fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 

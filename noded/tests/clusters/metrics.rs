@@ -2,10 +2,16 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use crate::support::{Cluster, free_ports};
+use crate::support::{Cluster, Killed, free_ports};
 use garrick_model::time::Timestamp;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use std::{io::Write as _, net::TcpStream, process::Command};
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    net::TcpStream,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 const TWO: [&str; 6] = ["--nodes", "2", "--cpus", "4", "--memory", "4000"];
 
@@ -82,16 +88,112 @@ fn prometheus_reads_metrics_at_the_port_of_the_controller() {
     c.await_that("accounting has stored all", || {
         sample(port, "/metrics/garrick", "garrick_accounting_queue_events").as_deref() == Some("0")
     });
-    // Where Debian's prometheus is installed, its own checker reads every page.
-    if let Ok(mut check) =
-        Command::new("promtool").args(["check", "metrics"]).stdin(std::process::Stdio::piped()).spawn()
-    {
+    let of_actors = |name: &str| {
         let (_, own) = get(port, "/metrics/garrick", &[]);
-        check.stdin.take().unwrap().write_all(own.as_bytes()).unwrap();
-        assert!(check.wait().unwrap().success(), "{own}");
-    }
+        let line = own.lines().find_map(|line| line.strip_prefix(&format!("{name}{{actors=\"/job\"")).map(str::to_owned));
+        line.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
+    };
+    assert!(of_actors("garrick_actors").unwrap() >= 1.0);
+    assert!(of_actors("garrick_mailbox_messages").is_some());
+    assert!(of_actors("garrick_message_handling_seconds_total").is_some());
+    let started: i64 = sample(port, "/metrics/garrick", "process_start_time_seconds").unwrap().parse().unwrap();
+    assert!(started > 1_700_000_000 && started <= Timestamp::now().secs() + 1, "{started}");
+    let resident: u64 = sample(port, "/metrics/garrick", "process_resident_memory_bytes").unwrap().parse().unwrap();
+    assert!(resident > 1 << 20, "{resident}");
     c.down();
     drop(silent);
+}
+
+/// Expressions of a dashboard's panels, for one controller.
+fn expressions(dashboard: &Path, controller: &str) -> Vec<String> {
+    let dashboard: serde_json::Value = serde_json::from_slice(&fs::read(dashboard).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    targets.map(|target| target["expr"].as_str().unwrap().replace("$controller", controller)).collect()
+}
+
+/// A real Prometheus with the configuration and rules of `examples/monitoring`: it reads every page without a complaint, each panel of
+/// the dashboards has data, and an alert fires when a node is lost.
+#[test]
+fn prometheus_of_debian_reads_all_and_its_alerts_fire() {
+    if Command::new("prometheus").arg("--version").stderr(Stdio::null()).stdout(Stdio::null()).status().is_err() {
+        eprintln!("skipped: prometheus is not installed");
+        return;
+    }
+    let ports = free_ports(2);
+    let c = up("prometheus", ports[0], "MetricsType=metrics/openmetrics\nSlurmdTimeout=2");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/monitoring");
+    let promtool = |words: &[&str]| {
+        let said = Command::new("promtool").args(words).current_dir(&examples).output().unwrap();
+        assert!(said.status.success(), "{words:?}: {}", String::from_utf8_lossy(&said.stdout));
+    };
+    promtool(&["check", "config", "prometheus.yml"]);
+    promtool(&["test", "rules", "garrick.rules.test.yml"]);
+
+    // As at a site, only quicker.
+    let (controller, server) = (format!("127.0.0.1:{}", ports[0]), ports[1]);
+    let text = |name: &str| fs::read_to_string(examples.join(name)).unwrap();
+    let config = text("prometheus.yml").replace("ctl1:6817", &controller).replace("30s", "1s");
+    fs::write(c.work.join("prometheus.yml"), config).unwrap();
+    let rules = text("garrick.rules.yml");
+    let at_once = rules.lines().map(|line| format!("{}\n", line.replace("for: 5m", "for: 0s")));
+    fs::write(c.work.join("garrick.rules.yml"), at_once.collect::<String>()).unwrap();
+    let log = c.work.join("prometheus.log");
+    let file = File::create(&log).unwrap();
+    let _server = Killed(
+        Command::new("prometheus")
+            .arg(format!("--config.file={}", c.work.join("prometheus.yml").display()))
+            .arg(format!("--storage.tsdb.path={}", c.work.join("tsdb").display()))
+            .arg(format!("--web.listen-address=127.0.0.1:{server}"))
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap(),
+    );
+    let asked = |path: &str| -> serde_json::Value {
+        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let answer = agent.get(format!("http://127.0.0.1:{server}/api/v1/{path}")).call();
+        answer.ok().and_then(|mut answer| serde_json::from_str(&answer.body_mut().read_to_string().ok()?).ok()).unwrap_or_default()
+    };
+    c.await_that("each page was read", || {
+        let targets = asked("targets");
+        let targets = targets["data"]["activeTargets"].as_array().cloned().unwrap_or_default();
+        targets.len() == 6 && targets.iter().all(|target| target["health"] == "up" && target["lastError"] == "")
+    });
+    let job = c.shell("sbatch -n1 --mem=100 -o /dev/null --wrap 'srun sleep 100000'").ok().job();
+    c.await_state(&job, "RUNNING");
+    for dashboard in ["grafana-cluster.json", "grafana-controller.json"] {
+        for expression in expressions(&examples.join(dashboard), &controller) {
+            let query = format!("query?query={}", percent(&expression));
+            c.await_that(&format!("{dashboard}: {expression} has data"), || {
+                asked(&query)["data"]["result"].as_array().is_some_and(|samples| !samples.is_empty())
+            });
+        }
+    }
+    let firing = |name: &str| {
+        let alerts = asked("alerts");
+        let alerts = alerts["data"]["alerts"].as_array().cloned().unwrap_or_default();
+        alerts.into_iter().find(|alert| alert["labels"]["alertname"] == name && alert["state"] == "firing")
+    };
+    assert!(firing("GarrickNodesDown").is_none());
+    c.kill(c.pid_of("node", Some("n2")));
+    c.await_that("the alert fires", || firing("GarrickNodesDown").is_some());
+    let said = firing("GarrickNodesDown").unwrap();
+    assert_eq!(said["annotations"]["summary"], "1 nodes are DOWN");
+    let log = fs::read_to_string(log).unwrap();
+    assert!(!log.lines().any(|line| line.contains("level=warn") || line.contains("level=error")), "{log}");
+    c.run("scancel", &[&job]).ok();
+    c.down();
+}
+
+/// A text as part of a query of a URL.
+fn percent(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(byte).collect()
 }
 
 #[test]
@@ -100,13 +202,13 @@ fn metrics_are_for_whom_the_site_names() {
     let c = Cluster::up("metrics-users", &TWO);
     c.sh("garrick down").ok();
     let key = c.work.join("jwt.key");
-    std::fs::write(&key, b"the secret of this site").unwrap();
+    fs::write(&key, b"the secret of this site").unwrap();
     let path = c.conf_folder().join("slurm.conf");
-    let own = std::fs::read_to_string(&path).unwrap();
+    let own = fs::read_to_string(&path).unwrap();
     let lines = own.lines().filter(|line| !line.starts_with("SlurmctldPort="));
     let own: String = lines.map(|line| format!("{line}\n")).collect();
     let conf = |lines: &str| {
-        std::fs::write(&path, format!("{own}SlurmctldPort={port}\n{lines}\n")).unwrap();
+        fs::write(&path, format!("{own}SlurmctldPort={port}\n{lines}\n")).unwrap();
     };
     let auth = format!("SlurmctldHttpAuthParameters=jwt_key={}", key.display());
     conf(&format!("MetricsType=metrics/openmetrics\nMetricsAuthUsers=alice,dave\n{auth}"));

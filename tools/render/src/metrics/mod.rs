@@ -5,12 +5,14 @@
 //! |---|---|
 //! | [`jobs`] | jobs: all, by partition, by user and account |
 //! | [`nodes`] | nodes and partitions |
+//! | [`own`] | what Slurm has no metrics for |
 //! | [`scheduler`] | what the controller counted of its work |
 //! | `exposition` | the text format |
 
 mod exposition;
 pub mod jobs;
 pub mod nodes;
+pub mod own;
 pub mod scheduler;
 
 #[cfg(test)]

@@ -1,13 +1,9 @@
-//! Metrics of the controller's work: Slurm's, which are those of `sdiag`, and Garrick's own.
+//! Metrics of the controller's work, which are those of `sdiag`.
 
-use super::exposition::{
-    Exposition,
-    Type::{Counter, Gauge},
-};
+use super::exposition::{Exposition, Type::Gauge};
 use garrick_model::{
     messages::statistics::{Exits, Statistics},
     time::Timestamp,
-    view::StepCounts,
 };
 
 /// `/metrics/scheduler`. Times are microseconds, as in `sdiag`. What Slurm counts of threads and queues that are not there is 0.
@@ -91,69 +87,4 @@ fn rows(counted: &Statistics) -> Vec<(&'static str, &'static str, u64)> {
         ("slurm_last_proc_req_start", "Timestamp of last process request start", secs(counted.since)),
         ("slurm_sched_stats_timestamp", "Statistics snapshot timestamp", secs(counted.at)),
     ]
-}
-
-/// How many messages of one name actors of one kind handled.
-#[derive(Clone, Copy, Debug)]
-pub struct Handled<'a> {
-    /// The first part of their paths: `/job`.
-    pub actors: &'a str,
-    /// The message's name.
-    pub message: &'a str,
-    /// How many.
-    pub count: u64,
-}
-
-/// Microseconds as seconds.
-struct Seconds(u64);
-
-impl std::fmt::Display for Seconds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
-    }
-}
-
-/// `/metrics/garrick`: what Slurm has no metrics for. Times are seconds. `steps`: the sum of what the step managers of running jobs
-/// reported last.
-pub fn own(counted: &Statistics, steps: &StepCounts, messages: &[Handled<'_>], version: &str) -> String {
-    let mut text = Exposition::default();
-    text.family(Gauge, "garrick_build_info", "Version of the controller", [([("version", version)], 1)]);
-    let queue = &counted.accounting;
-    let away = queue.away_since.map_or(0, |since| counted.at.since(since).as_secs());
-    for (kind, name, help, value) in [
-        (Gauge, "garrick_accounting_queue_events", "Events of the log that slurmdbd has not stored yet", queue.events),
-        (
-            Counter,
-            "garrick_accounting_stored_position",
-            "Position of the log up to which slurmdbd has stored all",
-            queue.stored,
-        ),
-        (Gauge, "garrick_accounting_away_seconds", "Seconds since slurmdbd has been away", away),
-        (Gauge, "garrick_steps_pending", "Steps that wait in running jobs", steps.queued),
-        (Gauge, "garrick_steps_running", "Steps that run", steps.running),
-        (Gauge, "garrick_steps_done", "Steps of running jobs that ended with success", steps.done),
-        (Gauge, "garrick_steps_failed", "Steps of running jobs that ended otherwise", steps.failed),
-    ] {
-        text.value(kind, name, help, value);
-    }
-    let requests = || counted.requests.iter();
-    text.family(
-        Counter,
-        "garrick_requests_total",
-        "Requests of commands that were answered",
-        requests().map(|request| ([("request", request.request.as_str())], request.count)),
-    );
-    text.family(
-        Counter,
-        "garrick_request_seconds_total",
-        "Seconds from the turns of these requests to their answers",
-        requests().map(|request| ([("request", request.request.as_str())], Seconds(request.micros))),
-    );
-    text.family(
-        Counter,
-        "garrick_messages_handled_total",
-        "Messages that actors of the controller handled",
-        messages.iter().map(|handled| ([("actors", handled.actors), ("message", handled.message)], handled.count)),
-    );
-    text.text()
 }

@@ -1,5 +1,9 @@
 #![allow(clippy::unwrap_used)]
-use super::{jobs, nodes, scheduler};
+use super::{
+    jobs, nodes,
+    own::{self, Actors, Handled, Own, ProcessUse},
+    scheduler,
+};
 use crate::testing::{hold, job_view, partition, waiting};
 use garrick_model::{
     config::PartitionConfig,
@@ -16,6 +20,7 @@ use garrick_model::{
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 /// The cluster of the transcripts: three nodes of 4 CPUs and 2000 MiB, two GPUs on the first.
@@ -169,11 +174,29 @@ fn what_waits_for_accounting_is_told() {
     let accounting = AccountingQueue { events: 7, stored: 3, away_since: Some(Timestamp::from_secs(940)) };
     let requests = vec![RequestCount { request: "ListJobs".to_owned(), count: 2, micros: 1_500_000 }];
     let counted = Statistics { at, accounting, requests, ..Statistics::default() };
-    let handled = [scheduler::Handled { actors: "/job", message: "Start", count: 4 }];
-    let text = scheduler::own(&counted, &StepCounts::default(), &handled, "0.1");
+    let (queued, handling) = (Duration::from_micros(2_500_000), Duration::from_micros(30));
+    let messages = [Handled { actors: "/job", message: "Start", count: 4, queued, handling }];
+    let actors = [Actors { kind: "/job".to_owned(), count: 3, waiting: 9, most_waiting: 5, restarts: 1 }];
+    let process = ProcessUse { cpu: Duration::from_millis(1_500), started: Some(at), ..ProcessUse::default() };
+    let steps = StepCounts::default();
+    let text = own::page(&Own {
+        counted: &counted,
+        steps: &steps,
+        messages: &messages,
+        actors: &actors,
+        process: &process,
+        version: "0.1",
+    });
     let all = samples(&text);
     assert_eq!(all["garrick_accounting_queue_events"], "7");
     assert_eq!(all["garrick_accounting_away_seconds"], "60");
     assert_eq!(all["garrick_request_seconds_total{request=\"ListJobs\"}"], "1.500000");
-    assert_eq!(all["garrick_messages_handled_total{actors=\"/job\",message=\"Start\"}"], "4");
+    let of_start = |name: &str| all[format!("garrick_{name}_total{{actors=\"/job\",message=\"Start\"}}").as_str()];
+    assert_eq!(of_start("messages_handled"), "4");
+    assert_eq!(of_start("message_queue_seconds"), "2.500000");
+    assert_eq!(of_start("message_handling_seconds"), "0.000030");
+    assert_eq!(all["garrick_mailbox_messages{actors=\"/job\"}"], "9");
+    assert_eq!(all["garrick_actor_restarts_total{actors=\"/job\"}"], "1");
+    assert_eq!(all["process_cpu_seconds_total"], "1.500000");
+    assert_eq!(all["process_start_time_seconds"], "1000");
 }
