@@ -117,6 +117,7 @@ impl PowerPolicy {
             (node.base == NodeBase::Down, "DOWN"),
             (flags.drain, "DRAIN"),
             (flags.dynamic, "DYNAMIC_NORM"),
+            (flags.fail, "FAIL"),
             (flags.invalid, "INVALID_REG"),
             (flags.maint, "MAINTENANCE"),
             (flags.not_responding, "NOT_RESPONDING"),

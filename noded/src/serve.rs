@@ -312,6 +312,7 @@ fn run(
     let log = if accounting.is_some() { cluster.log.clone() } else { cluster.log_file(daemon) };
     let settings = logging::Settings {
         file: log.clone(),
+        scheduler: cluster.scheduler_log().filter(|_| accounting.is_none() && options.roles != Roles::Node),
         follows_file: false,
         levels: match &accounting {
             Some(settings) => accounts::live::levels_of(settings, cluster),
@@ -413,6 +414,9 @@ async fn serve(
     tracing::info!("shutting down");
     if let Some(node) = &node {
         node.end_embedded(cluster).await;
+    }
+    if let Some(controller) = controller {
+        controller.end().await;
     }
     Ok(())
 }

@@ -77,11 +77,13 @@ impl Outage {
     pub fn of(saved: &SavedNode) -> Option<Self> {
         let service = saved.service.filter(|service| service.out)?;
         let silent = saved.down == Some(DownCause::Silence);
-        let state = match (saved.drain, silent) {
-            (true, true) => "DRAIN*",
-            (true, false) => "DRAIN",
-            (false, true) => "DOWN*",
-            (false, false) => "DOWN",
+        let state = match (saved.drain, saved.fail, silent) {
+            (true, _, true) => "DRAIN*",
+            (true, _, false) => "DRAIN",
+            (false, true, true) => "FAIL*",
+            (false, true, false) => "FAIL",
+            (false, false, true) => "DOWN*",
+            (false, false, false) => "DOWN",
         };
         let reason = saved.reason.as_ref();
         Some(Self {

@@ -106,6 +106,8 @@ pub enum Kept {
     Entities(EntitiesPart),
     /// It does not take it; the connection ends.
     Refused(String),
+    /// It cannot use its database now; the connection ends. An earlier controller takes it for a connection that broke.
+    NoDatabase(String),
     /// It works on what it was sent last, which takes a while. The answer follows.
     Working,
 }

@@ -19,6 +19,8 @@ macro_rules! variables {
 variables! {
 /// Path of `slurm.conf`.
 pub const SLURM_CONF: &str = "SLURM_CONF";
+/// A token (`scontrol token`): commands act as its user.
+pub const SLURM_JWT: &str = "SLURM_JWT";
 /// Home of an embedded cluster.
 pub const GARRICK_HOME: &str = "GARRICK_HOME";
 /// What the light `srun` had begun, for the whole command that it becomes; never in a task.

@@ -13,6 +13,12 @@ pub enum Refusal {
     /// The caller may not do that.
     #[error("Access/permission denied")]
     AccessDenied,
+    /// A token that does not hold: it is of another key, has run out, or its user is not known.
+    #[error("Protocol authentication error")]
+    NotAuthenticated,
+    /// There are no tokens on this cluster (`AuthAltTypes`).
+    #[error("Required plugin type not loaded or initialized")]
+    NoTokens,
     /// A daemon on a host that is not trusted spoke for root or SlurmUser.
     #[error("Access/permission denied")]
     HostNotTrusted {

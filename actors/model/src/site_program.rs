@@ -36,6 +36,10 @@ pub enum Moment {
     JobCompletion,
     /// In the controller: what a trigger waited for has happened (strigger(1)).
     Trigger,
+    /// In the controller: it becomes the cluster's controller.
+    PrimaryOn,
+    /// In the controller: it is not the cluster's controller any more.
+    PrimaryOff,
     /// In the service of accounting: what is old is archived before it is deleted.
     Archive,
 }
@@ -59,6 +63,8 @@ impl Moment {
             Self::Reboot => "RebootProgram",
             Self::JobCompletion => "JobCompLoc",
             Self::Trigger => "the program of a trigger",
+            Self::PrimaryOn => "SlurmctldPrimaryOnProg",
+            Self::PrimaryOff => "SlurmctldPrimaryOffProg",
             Self::Archive => "ArchiveScript",
         }
     }
@@ -74,7 +80,7 @@ impl Moment {
             Self::EpilogSlurmctld => Some("epilog_slurmctld"),
             Self::Mail | Self::Resume | Self::ResumeFail | Self::Suspend | Self::Reboot => None,
             Self::JobCompletion | Self::Trigger | Self::ReservationProlog | Self::ReservationEpilog => None,
-            Self::Archive => None,
+            Self::Archive | Self::PrimaryOn | Self::PrimaryOff => None,
         }
     }
 }

@@ -202,6 +202,9 @@ pub enum PowerRequest {
 pub struct NodeFlags {
     /// DRAIN: gets nothing new.
     pub drain: bool,
+    /// FAIL: an administrator expects it to fail, so it gets nothing new either.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fail: bool,
     /// NOT_RESPONDING.
     pub not_responding: bool,
     /// A job's epilog is still running there, or its processes are being ended.
@@ -238,6 +241,11 @@ pub struct NodeFlags {
 }
 
 impl NodeFlags {
+    /// It gets nothing new, as an administrator wants: DRAIN or FAIL.
+    pub const fn is_held_back(&self) -> bool {
+        self.drain || self.fail
+    }
+
     /// It does not respond although it is on.
     pub const fn is_silent(&self) -> bool {
         self.not_responding && self.power.is_on()

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 
 /// Most triggers that are kept. A choice of this project.
 pub const MOST: usize = 4096;
+/// Most triggers of a user who is not SlurmUser (`SlurmctldParameters=allow_user_triggers`). A choice of this project.
+pub const MOST_OF_USER: usize = 64;
 /// Most bytes of a program with its arguments (`PATH_MAX`).
 pub const MOST_OF_PROGRAM: usize = 4096;
 
@@ -32,6 +34,30 @@ pub enum TriggerEvent {
     Reconfig,
     /// The controller is back after a failure.
     PrimaryResumed,
+    /// A node is FAIL.
+    Fail,
+    /// The controller on the primary host failed.
+    PrimaryFailed,
+    /// A controller on the primary host took over from one on another host.
+    PrimaryInControl,
+    /// A controller on a backup host failed.
+    BackupFailed,
+    /// A controller on a backup host is back.
+    BackupResumed,
+    /// A controller on a backup host took over.
+    BackupInControl,
+    /// More waits for the service of accounting than may.
+    AccountingFull,
+    /// The service of accounting does not answer.
+    SlurmdbdFailed,
+    /// The service of accounting answers.
+    SlurmdbdResumed,
+    /// The service of accounting cannot use its database.
+    DatabaseFailed,
+    /// The service of accounting can use its database again.
+    DatabaseResumed,
+    /// A burst buffer failed: there are none, so this never happens.
+    BurstBuffer,
 }
 
 impl TriggerEvent {
@@ -49,6 +75,18 @@ impl TriggerEvent {
             Self::Idle => "idle",
             Self::Reconfig => "reconfig",
             Self::PrimaryResumed => "primary_slurmctld_resumed_operation",
+            Self::Fail => "fail",
+            Self::PrimaryFailed => "primary_slurmctld_failure",
+            Self::PrimaryInControl => "primary_slurmctld_resumed_control",
+            Self::BackupFailed => "backup_slurmctld_failure",
+            Self::BackupResumed => "backup_slurmctld_resumed_operation",
+            Self::BackupInControl => "backup_slurmctld_assumed_control",
+            Self::AccountingFull => "primary_slurmctld_acct_buffer_full",
+            Self::SlurmdbdFailed => "primary_slurmdbd_failure",
+            Self::SlurmdbdResumed => "primary_slurmdbd_resumed_operation",
+            Self::DatabaseFailed => "primary_database_failure",
+            Self::DatabaseResumed => "primary_database_resumed_operation",
+            Self::BurstBuffer => "burst_buffer",
         }
     }
 
@@ -61,7 +99,19 @@ impl TriggerEvent {
     /// It is about nodes: of a list, of a job, or all.
     #[must_use]
     pub const fn is_of_node(self) -> bool {
-        !matches!(self, Self::Time | Self::Fini | Self::Reconfig | Self::PrimaryResumed)
+        use TriggerEvent::{Down, Drained, Draining, Fail, Idle, Resume, Up};
+        matches!(self, Down | Up | Drained | Draining | Fail | Resume | Idle)
+    }
+
+    /// What it is about, where that is neither a job nor nodes: `RES_TYPE` of `strigger --get`.
+    #[must_use]
+    pub const fn resource(self) -> &'static str {
+        match self {
+            Self::SlurmdbdFailed | Self::SlurmdbdResumed => "slurmdbd",
+            Self::DatabaseFailed | Self::DatabaseResumed => "database",
+            Self::BurstBuffer => "other",
+            _ => "slurmctld",
+        }
     }
 }
 
@@ -72,7 +122,7 @@ pub enum TriggerAbout {
     Job(JobId),
     /// These nodes; empty: any.
     Nodes(Vec<String>),
-    /// The controller.
+    /// A controller, the service of accounting or its database.
     Controller,
 }
 

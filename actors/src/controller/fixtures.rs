@@ -276,6 +276,10 @@ impl Host for PlainHost {
     fn shutdown(&self, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Done);
     }
+    fn user_token(&self, _: Arc<Config>, user: String, _: Duration, mut replies: Box<dyn ReplySink>) {
+        replies.send(CommandReply::Token(user));
+    }
+
     fn join_token(&self, _: Duration, _: Option<String>, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Token("token".to_owned()));
     }

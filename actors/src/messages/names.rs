@@ -86,6 +86,8 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::ChangeLog { .. } => "ChangeLog",
         CommandRequest::Shutdown { .. } => "Shutdown",
         CommandRequest::CreateJoinToken { .. } => "CreateJoinToken",
+        CommandRequest::MakeUserToken { .. } => "MakeUserToken",
+        CommandRequest::WithToken { .. } => "WithToken",
         CommandRequest::ListCerts => "ListCerts",
         CommandRequest::RevokeCerts { .. } => "RevokeCerts",
         CommandRequest::RenewCerts { .. } => "RenewCerts",

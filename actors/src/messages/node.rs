@@ -56,6 +56,8 @@ pub enum InitialState {
     Down,
     /// DRAIN
     Drain,
+    /// FAIL
+    Fail,
     /// FUTURE
     Future,
 }

@@ -309,7 +309,7 @@ impl NodeCore {
 
     /// Can nothing run on it with that state?
     fn is_out(&self, saved: &SavedNode) -> bool {
-        saved.down.is_some() || (saved.drain && self.account.holds().next().is_none())
+        saved.down.is_some() || (saved.is_held_back() && self.account.holds().next().is_none())
     }
 
     /// A drained node is out of service when its last job leaves it.
@@ -322,12 +322,12 @@ impl NodeCore {
     pub(super) fn save(&mut self, mut saved: SavedNode, out: &mut Vec<NodeEffect>) {
         let is_out = self.is_out(&saved);
         // What is shown of it is another event too.
-        let is_other = is_out && (saved.down, saved.drain) != (self.saved.down, self.saved.drain);
+        let is_other = is_out && (saved.down, saved.drain, saved.fail) != (self.saved.down, self.saved.drain, self.saved.fail);
         if is_out != saved.is_out() || is_other {
             saved.service = Some(SavedService { out: is_out, since: self.now });
         }
         if saved != self.saved {
-            tracing::info!(node = self.settings.name, down = ?saved.down, drain = saved.drain, reason = saved.reason.as_ref().map(|r| r.text.as_str()), "node.move");
+            tracing::info!(node = self.settings.name, down = ?saved.down, drain = saved.drain, fail = saved.fail, reason = saved.reason.as_ref().map(|r| r.text.as_str()), "node.move");
             self.saved = saved;
             self.touched = true;
             // After the message that this node is gone, it would apply to the next node of that name.
@@ -354,6 +354,7 @@ impl NodeCore {
         let power = self.power();
         NodeFlags {
             drain: self.saved.drain || self.is_retired(),
+            fail: self.saved.fail,
             not_responding: match power.state {
                 NodePower::On => self.link.is_none() && self.base() != NodeBase::Future,
                 NodePower::PoweringUp => true,
@@ -384,6 +385,7 @@ impl NodeCore {
             NodeBase::Up if flags.power == NodePower::PoweringDown => Some("being powered down"),
             NodeBase::Up if flags.power_request == Some(PowerRequest::Down) => Some("to be powered down"),
             NodeBase::Up if flags.drain => Some("drained"),
+            NodeBase::Up if flags.fail => Some("expected to fail"),
             NodeBase::Up if flags.is_silent() => Some("not responding"),
             NodeBase::Up if flags.invalid => Some("invalid"),
             NodeBase::Up if flags.remains => Some("ending runs that were given up"),
@@ -508,7 +510,8 @@ impl NodeCore {
     }
 
     fn drain_by_controller(&mut self, now: Timestamp, why: &str, out: &mut Vec<NodeEffect>) {
-        let reason = self.saved.reason.clone().filter(|_| self.saved.drain).or_else(|| Some(self.own_reason(now, why)));
+        let reason = self.saved.reason.clone().filter(|_| self.saved.is_held_back());
+        let reason = reason.or_else(|| Some(self.own_reason(now, why)));
         self.save(SavedNode { drain: true, reason, ..self.saved.clone() }, out);
     }
 
@@ -546,6 +549,7 @@ fn first_state(now: Timestamp, settings: &NodeSettings, site: &NodeSite) -> Save
         InitialState::Unknown | InitialState::Future => SavedNode::default(),
         InitialState::Down => SavedNode { down: Some(DownCause::Admin), reason, ..SavedNode::default() },
         InitialState::Drain => SavedNode { drain: true, reason, ..SavedNode::default() },
+        InitialState::Fail => SavedNode { fail: true, reason, ..SavedNode::default() },
     }
 }
 

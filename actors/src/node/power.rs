@@ -58,7 +58,7 @@ impl NodeCore {
     /// It is off, and nothing else keeps it from being used.
     pub(super) fn is_merely_off(&self) -> bool {
         let power = self.power();
-        let stands = self.saved.down.is_none() && !self.saved.drain && power.request.is_none();
+        let stands = self.saved.down.is_none() && !self.saved.is_held_back() && power.request.is_none();
         stands && power.state == NodePower::PoweredDown
     }
 
@@ -93,7 +93,7 @@ impl NodeCore {
         let mut saved = SavedNode { power: Some(power), ..self.saved.clone() };
         let by_asap = saved.drain && saved.reason.as_ref().is_some_and(|reason| reason.text == POWER_DOWN_ASAP);
         if by_asap || self.site.power.as_ref().is_some_and(|policy| policy.idle_on_suspend) {
-            (saved.down, saved.drain, saved.reason) = (None, false, None);
+            (saved.down, saved.drain, saved.fail, saved.reason) = (None, false, false, None);
         }
         self.save(saved, out);
     }
@@ -122,7 +122,7 @@ impl NodeCore {
     }
 
     fn power_up_failed(&mut self, now: Timestamp, request: Option<PowerRequest>, out: &mut Vec<NodeEffect>) {
-        let reason = self.saved.reason.clone().filter(|_| self.saved.drain);
+        let reason = self.saved.reason.clone().filter(|_| self.saved.is_held_back());
         let reason = reason.or_else(|| Some(self.own_reason(now, RESUME_TIMEOUT)));
         // As Slurm does, it is powered down, whatever has become of it.
         let request = request.or(Some(PowerRequest::Down));
@@ -218,7 +218,7 @@ impl NodeCore {
             }
             NodeStateChange::PowerDownForce => {
                 // It is idle again when it is off.
-                (saved.down, saved.drain) = (None, false);
+                (saved.down, saved.drain, saved.fail) = (None, false, false);
                 if power.state == NodePower::PoweringUp {
                     let power = SavedPower { state: NodePower::On, since: now, request: Some(PowerRequest::Down) };
                     saved.power = Some(power);

@@ -26,7 +26,7 @@ pub(super) fn without_reboot(saved: &mut SavedNode) -> Result<(), Refusal> {
     let reboot = saved.reboot.filter(|reboot| reboot.issued.is_none()).ok_or_else(no_transition)?;
     saved.reboot = None;
     saved.drain &= !reboot.asap;
-    saved.reason = saved.reason.take().filter(|_| saved.drain || saved.down.is_some());
+    saved.reason = saved.reason.take().filter(|_| saved.is_held_back() || saved.down.is_some());
     Ok(())
 }
 
@@ -100,7 +100,9 @@ impl NodeCore {
             next => {
                 saved.down = None;
                 saved.drain &= !reboot.asap && next != Some(AfterReboot::Resume);
-                saved.reason = saved.reason.filter(|_| saved.drain);
+                saved.fail &= next != Some(AfterReboot::Resume);
+                let held_back = saved.is_held_back();
+                saved.reason = saved.reason.filter(|_| held_back);
             }
         }
         self.save(saved, out);

@@ -76,7 +76,7 @@ impl NodeCore {
             };
         let was_down = self.saved.down.is_some();
         if back {
-            let reason = self.saved.reason.clone().filter(|_| self.saved.drain);
+            let reason = self.saved.reason.clone().filter(|_| self.saved.is_held_back());
             self.save(SavedNode { down: None, reason, ..self.saved.clone() }, out);
         }
         let given_up = !back && matches!(self.saved.down, Some(DownCause::Admin | DownCause::Silence));
@@ -144,7 +144,8 @@ impl NodeCore {
         if in_use && !was_down && self.site.return_to_service != ReturnToService::Always {
             tracing::warn!(node = self.settings.name, "node.rebooted");
             saved.down = Some(DownCause::Reboot);
-            saved.reason = saved.reason.filter(|_| saved.drain).or_else(|| Some(self.own_reason(now, REBOOTED)));
+            saved.reason = self.saved.reason.clone().filter(|_| self.saved.is_held_back());
+            saved.reason = saved.reason.or_else(|| Some(self.own_reason(now, REBOOTED)));
         }
         self.save(saved, out);
     }
@@ -193,7 +194,7 @@ impl NodeCore {
         let mut reason = self.saved.reason.clone().filter(|reason| problem.is_some() || !ours(reason));
         if let Some(text) = &problem {
             tracing::error!(node = self.settings.name, reason = text, "node.invalid_registration");
-            if !self.saved.drain && self.saved.down.is_none() {
+            if !self.saved.is_held_back() && self.saved.down.is_none() {
                 reason = Some(self.own_reason(now, text));
             }
         }
@@ -223,7 +224,7 @@ impl NodeCore {
                 .saved
                 .reason
                 .clone()
-                .filter(|_| self.saved.drain)
+                .filter(|_| self.saved.is_held_back())
                 .or_else(|| Some(self.own_reason(now, NOT_RESPONDING)));
             self.save(SavedNode { down: Some(DownCause::Silence), reason, ..self.saved.clone() }, out);
         }
@@ -285,8 +286,10 @@ impl NodeCore {
         let said = change.reason.map(|text| NodeReason { text, uid, user, at: now });
         let mut loses_jobs = false;
         match change.state {
-            Some(NodeStateChange::Drain | NodeStateChange::Fail) => {
-                saved.drain = true;
+            Some(held @ (NodeStateChange::Drain | NodeStateChange::Fail)) => {
+                // A node that is to be drained is not expected to fail any more (seen in Slurm 22.05).
+                saved.fail = held == NodeStateChange::Fail;
+                saved.drain |= held == NodeStateChange::Drain;
                 saved.resume_at = resume_at(now, change.resume_after);
                 saved.reason = said.or(saved.reason);
             }
@@ -298,14 +301,15 @@ impl NodeCore {
             }
             Some(NodeStateChange::Undrain) => {
                 saved.drain = false;
-                saved.resume_at = saved.resume_at.filter(|_| saved.down.is_some());
-                saved.reason = if saved.down.is_some() { said.or(saved.reason) } else { said };
+                let stands = saved.down.is_some() || saved.fail;
+                saved.resume_at = saved.resume_at.filter(|_| stands);
+                saved.reason = if stands { said.or(saved.reason) } else { said };
             }
             Some(NodeStateChange::Resume) if self.is_merely_off() => {
                 return Err(no_transition());
             }
             Some(NodeStateChange::Resume) => {
-                saved.drain = false;
+                (saved.drain, saved.fail) = (false, false);
                 saved.down = None;
                 saved.reboot = None;
                 saved.resume_at = None;
@@ -376,8 +380,9 @@ impl NodeCore {
             return self.await_resume(out);
         }
         tracing::info!(node = self.settings.name, "node.is_back_in_service_as_was_asked_for");
+        let (drain, fail, down) = (false, false, None);
         let saved =
-            SavedNode { drain: false, down: None, reboot: None, resume_at: None, reason: None, ..self.saved.clone() };
+            SavedNode { drain, fail, down, reboot: None, resume_at: None, reason: None, ..self.saved.clone() };
         self.idle_from = now;
         self.heard(now);
         self.save(saved, out);

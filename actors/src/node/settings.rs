@@ -18,7 +18,8 @@ pub fn node_settings(node: &NodeConfig) -> NodeSettings {
             // A cloud node exists when it registers.
             ConfiguredState::Unknown | ConfiguredState::Cloud => InitialState::Unknown,
             ConfiguredState::Down => InitialState::Down,
-            ConfiguredState::Drain | ConfiguredState::Fail => InitialState::Drain,
+            ConfiguredState::Drain => InitialState::Drain,
+            ConfiguredState::Fail => InitialState::Fail,
             ConfiguredState::Future => InitialState::Future,
         },
         initial_reason: node.initial.reason.clone(),

@@ -109,7 +109,7 @@ fn follow(site: &Site<'_>, cores: &mut BTreeMap<String, CpuSet>, nodes: &[String
 /// Is it down or drained? Nodes that have not responded for a while, or not since the controller started, do not count: they may
 /// be back at once.
 fn is_gone(node: &NodeView) -> bool {
-    node.base == NodeBase::Down || node.flags.drain
+    node.base == NodeBase::Down || node.flags.is_held_back()
 }
 
 /// Counted nodes are replaced when they are out of service, unless they are static.

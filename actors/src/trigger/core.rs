@@ -26,6 +26,8 @@ pub enum TriggerAsk {
     Set {
         /// Who sets it.
         uid: u32,
+        /// So many may be this user's.
+        most: usize,
         /// What.
         request: TriggerRequest,
     },
@@ -44,10 +46,7 @@ pub enum TriggerAsk {
 #[derive(Clone, Debug)]
 pub enum TriggerInput {
     /// The actor's life begins.
-    Begun {
-        /// The controller has just started, and had been there before.
-        restarted: bool,
-    },
+    Begun,
     /// Somebody asks.
     Asked {
         /// Request.
@@ -70,6 +69,8 @@ pub struct Seen {
     pub idle: BTreeSet<String>,
     /// The jobs that triggers are about, as far as they are known.
     pub jobs: BTreeMap<JobId, Arc<JobView>>,
+    /// Events of controllers, of the service of accounting and of its database.
+    pub others: BTreeSet<TriggerEvent>,
     /// Counts how often the configuration was read.
     pub configurations: u64,
 }
@@ -82,8 +83,10 @@ pub enum TriggerErrand {
         /// To these jobs.
         jobs: BTreeSet<JobId>,
     },
-    /// Run a program, as SlurmUser.
+    /// Run a program.
     Run {
+        /// As the user who set the trigger.
+        uid: u32,
         /// Program and arguments.
         program: String,
         /// Its last argument.
@@ -108,7 +111,6 @@ pub struct TriggersCore {
     /// Nodes that a trigger was told to be idle: not again while they are.
     told_idle: BTreeSet<(u32, String)>,
     configurations: Option<u64>,
-    restarted: bool,
 }
 
 impl TriggersCore {
@@ -128,13 +130,16 @@ impl TriggersCore {
         out.push(Effect::Save(ControllerEvent::Trigger { trigger, saved: saved.map(Box::new) }));
     }
 
-    fn set(&mut self, uid: u32, request: TriggerRequest, out: &mut Out<Self>) -> Result<(), Refusal> {
+    fn set(&mut self, uid: u32, most: usize, request: TriggerRequest, out: &mut Out<Self>) -> Result<(), Refusal> {
         if self.known.values().any(|known| known.uid == uid && known.request == request) {
             return Err(Refusal::TriggerExists);
         }
+        let full = |limit| Err(Refusal::Full { limit, after: INTERVAL });
         if self.known.len() >= MOST {
-            let limit = format!("there are {MOST} triggers");
-            return Err(Refusal::Full { limit, after: INTERVAL });
+            return full(format!("there are {MOST} triggers"));
+        }
+        if self.known.values().filter(|known| known.uid == uid).count() >= most {
+            return full(format!("{most} triggers are this user's"));
         }
         self.last = self.last.saturating_add(1);
         let id = self.last;
@@ -172,14 +177,13 @@ impl TriggersCore {
     fn seen(&mut self, now: Timestamp, seen: &Seen, out: &mut Out<Self>) {
         self.note_idle(now, seen);
         let read_again = self.configurations.replace(seen.configurations).is_some_and(|c| c != seen.configurations);
-        let restarted = std::mem::take(&mut self.restarted);
         let all: Vec<Trigger> = self.known.values().filter(|trigger| trigger.due.is_none()).cloned().collect();
         for trigger in all {
             let has = |event| trigger.request.events.contains(&event);
-            let of_controller =
-                (has(TriggerEvent::Reconfig) && read_again) || (has(TriggerEvent::PrimaryResumed) && restarted);
+            let of_cluster = (has(TriggerEvent::Reconfig) && read_again)
+                || !trigger.request.events.is_disjoint(&seen.others);
             let (argument, since) = match &trigger.request.about {
-                _ if of_controller => (Some("*".to_owned()), now),
+                _ if of_cluster => (Some("*".to_owned()), now),
                 TriggerAbout::Job(job) => self.of_job(&trigger, *job, now, seen, out),
                 TriggerAbout::Nodes(_) | TriggerAbout::Controller => (self.of_nodes(&trigger, None, now, seen), now),
             };
@@ -201,11 +205,11 @@ impl TriggersCore {
             self.known.values().filter(|t| t.due.as_ref().is_some_and(|d| d.at <= now)).cloned().collect();
         for trigger in due {
             let Some(Due { argument, .. }) = trigger.due.clone() else { continue };
-            let (id, program) = (trigger.id, trigger.request.program.clone());
+            let (id, uid, program) = (trigger.id, trigger.uid, trigger.request.program.clone());
             tracing::info!(trigger = id, program, argument, "trigger.runs");
             let left = trigger.request.permanent.then_some(Trigger { due: None, ..trigger });
             self.save(id, left, out);
-            out.push(Effect::Do(TriggerErrand::Run { program, argument }));
+            out.push(Effect::Do(TriggerErrand::Run { uid, program, argument }));
         }
     }
 
@@ -290,13 +294,10 @@ impl Owner for TriggersCore {
 
     fn handle(&mut self, now: Timestamp, _: &mut dyn FreshIds, input: TriggerInput, out: &mut Out<Self>) {
         match input {
-            TriggerInput::Begun { restarted } => {
-                self.restarted = restarted;
-                self.look(out);
-            }
+            TriggerInput::Begun => self.look(out),
             TriggerInput::Asked { request, ask } => {
                 let answer = match ask {
-                    TriggerAsk::Set { uid, request } => self.set(uid, request, out),
+                    TriggerAsk::Set { uid, most, request } => self.set(uid, most, request, out),
                     TriggerAsk::Clear { uid, admin, which } => self.clear(uid, admin, &which, out),
                 };
                 out.push(Effect::Answer { request, answer });

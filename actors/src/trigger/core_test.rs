@@ -46,7 +46,7 @@ impl Rig {
     fn look(&mut self, seen: Seen) -> Vec<(String, String)> {
         self.now = self.now.plus(INTERVAL);
         let runs = |effect| match effect {
-            Effect::Do(TriggerErrand::Run { program, argument }) => Some((program, argument)),
+            Effect::Do(TriggerErrand::Run { program, argument, .. }) => Some((program, argument)),
             _ => None,
         };
         self.handle(TriggerInput::Seen(Box::new(seen))).into_iter().filter_map(runs).collect()
@@ -62,7 +62,7 @@ impl Rig {
     }
 
     fn set(&mut self, request: TriggerRequest) -> Result<(), Refusal> {
-        self.ask(TriggerAsk::Set { uid: 7, request })
+        self.ask(TriggerAsk::Set { uid: 7, most: 100, request })
     }
 }
 
@@ -162,18 +162,53 @@ fn a_job_is_told_of_before_its_limit_and_at_its_end() {
 }
 
 #[test]
-fn the_configuration_and_a_restart_are_events() {
+fn the_configuration_controllers_and_accounting_have_events() {
     let mut rig = Rig::new();
     rig.set(on(&[TriggerEvent::Reconfig], ANY)).unwrap();
-    rig.set(TriggerRequest {
-        program: "/bin/y".into(),
-        ..on(&[TriggerEvent::PrimaryResumed], TriggerAbout::Controller)
-    })
-    .unwrap();
+    let of_cluster = |event, program: &str| TriggerRequest {
+        program: program.into(),
+        ..on(&[event], TriggerAbout::Controller)
+    };
+    rig.set(of_cluster(TriggerEvent::PrimaryResumed, "/bin/y")).unwrap();
+    let stays = of_cluster(TriggerEvent::SlurmdbdFailed, "/bin/z");
+    rig.set(TriggerRequest { permanent: true, ..stays }).unwrap();
     assert_eq!(rig.look(Seen::default()), []);
     assert_eq!(rig.look(Seen { configurations: 1, ..Seen::default() }), ran("*"));
-    rig.handle(TriggerInput::Begun { restarted: true });
-    assert_eq!(rig.look(Seen { configurations: 1, ..Seen::default() }), [("/bin/y".to_owned(), "*".to_owned())]);
+    let mut see = |events: &[TriggerEvent]| {
+        rig.look(Seen { configurations: 1, others: events.iter().copied().collect(), ..Seen::default() })
+    };
+    let ran = |program: &str| vec![(program.to_owned(), "*".to_owned())];
+    assert_eq!(see(&[TriggerEvent::BackupFailed, TriggerEvent::DatabaseFailed]), []);
+    assert_eq!(see(&[TriggerEvent::PrimaryFailed, TriggerEvent::PrimaryResumed]), ran("/bin/y"));
+    assert_eq!(see(&[TriggerEvent::PrimaryResumed]), [], "it is gone");
+    for _ in 0..2 {
+        assert_eq!(see(&[TriggerEvent::SlurmdbdFailed]), ran("/bin/z"), "it stays");
+    }
+}
+
+#[test]
+fn a_program_runs_as_who_set_the_trigger_and_a_user_has_so_many() {
+    let mut rig = Rig::new();
+    let set = |rig: &mut Rig, program: &str| {
+        let request = TriggerRequest { program: program.into(), ..on(&[TriggerEvent::Fail], ANY) };
+        rig.ask(TriggerAsk::Set { uid: 9, most: 1, request })
+    };
+    set(&mut rig, "/bin/x").unwrap();
+    assert!(matches!(set(&mut rig, "/bin/y"), Err(Refusal::Full { .. })));
+    let out = rig.handle(TriggerInput::Seen(Box::new(nodes(&[("n1", TriggerEvent::Fail)]))));
+    let argument = "n1".to_owned();
+    let run = Effect::Do(TriggerErrand::Run { uid: 9, program: "/bin/x".to_owned(), argument });
+    assert!(out.contains(&run), "{out:?}");
+}
+
+#[test]
+fn a_node_that_fails_and_one_that_is_set_back_are_seen() {
+    use super::marks::between;
+    let node = testing::node(0, 4);
+    let failing = NodeView { flags: NodeFlags { fail: true, ..node.flags }, ..node.clone() };
+    assert_eq!(between(&node, &failing), [TriggerEvent::Fail].into());
+    assert_eq!(between(&failing, &node), [TriggerEvent::Resume].into());
+    assert!(!is_idle(&failing));
 }
 
 #[test]

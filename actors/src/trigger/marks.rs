@@ -8,7 +8,11 @@ fn is_down(node: &NodeView) -> bool {
 }
 
 const fn is_held_back(node: &NodeView) -> bool {
-    node.flags.drain
+    node.flags.is_held_back()
+}
+
+const fn fails(node: &NodeView) -> bool {
+    node.flags.fail
 }
 
 /// It drains and nothing is left on it, or something is.
@@ -32,6 +36,7 @@ pub fn between(before: &NodeView, after: &NodeView) -> BTreeSet<TriggerEvent> {
         (TriggerEvent::Up, ends(is_down)),
         (TriggerEvent::Drained, begins(|node| drains(node, true))),
         (TriggerEvent::Draining, begins(|node| drains(node, false))),
+        (TriggerEvent::Fail, begins(fails)),
         (TriggerEvent::Resume, ends(is_held_back) && !is_down(after)),
     ];
     found.into_iter().filter(|(_, happened)| *happened).map(|(event, _)| event).collect()

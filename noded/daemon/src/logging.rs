@@ -47,6 +47,8 @@ pub struct LogLevels {
     pub syslog: LogLevel,
     /// Topics of which more is logged than the level asks for.
     pub flags: DebugFlags,
+    /// The log of the scheduler is written.
+    pub scheduler: bool,
 }
 
 /// What is logged where.
@@ -54,6 +56,8 @@ pub struct LogLevels {
 pub struct Settings {
     /// File; `None`: standard error.
     pub file: Option<PathBuf>,
+    /// File of the scheduler's log (`SlurmSchedLogFile`).
+    pub scheduler: Option<PathBuf>,
     /// The file is looked for at each line: nobody tells this process that it was moved away.
     pub follows_file: bool,
     /// How much.
@@ -65,6 +69,7 @@ pub struct Settings {
 /// The log of this process.
 struct Log {
     sink: Arc<Sink>,
+    scheduler: Option<(Arc<Sink>, reload::Handle<EnvFilter, Registry>)>,
     levels: Mutex<LogLevels>,
     level: reload::Handle<EnvFilter, Registry>,
     syslog: reload::Handle<LevelFilter, Registry>,
@@ -87,6 +92,15 @@ fn filter(levels: &LogLevels) -> EnvFilter {
     })
 }
 
+/// What is in the log of the scheduler: its passes, and the moves of jobs.
+fn scheduler_filter(on: bool) -> EnvFilter {
+    EnvFilter::new(if on {
+        "off,garrick_actors::scheduler=debug,garrick_actors::partition=info,garrick_actors::job=info"
+    } else {
+        "off"
+    })
+}
+
 fn syslog_filter(level: LogLevel) -> LevelFilter {
     level.tracing_name().parse().unwrap_or(LevelFilter::OFF)
 }
@@ -102,12 +116,25 @@ pub fn start(settings: &Settings) -> Result<(), LogError> {
         .with_writer(SharedSink(Arc::clone(&sink)))
         .with_filter(level);
     let system = Syslog::new(Path::new(syslog::SOCKET), &settings.name).with_filter(syslog_level);
-    let layers: Vec<Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>> =
+    let mut layers: Vec<Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>> =
         vec![Box::new(lines), Box::new(system)];
+    let mut scheduler = None;
+    if let Some(file) = &settings.scheduler {
+        let sink = Arc::new(Sink::open(Some(file.clone()), settings.follows_file)?);
+        let (level, handle) = reload::Layer::new(scheduler_filter(settings.levels.scheduler));
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .event_format(Lines)
+            .with_writer(SharedSink(Arc::clone(&sink)))
+            .with_filter(level);
+        layers.push(Box::new(lines));
+        scheduler = Some((sink, handle));
+    }
     // A second start (in tests) keeps the first log.
     if tracing_subscriber::registry().with(layers).try_init().is_ok() {
         let _ = LOG.set(Log {
             sink,
+            scheduler,
             levels: Mutex::new(settings.levels.clone()),
             level: level_handle,
             syslog: syslog_handle,
@@ -124,6 +151,9 @@ pub fn set_levels(levels: &LogLevels) {
         // It fails when the log is gone, and then nothing is logged.
         let _ = log.level.reload(filter(levels));
         let _ = log.syslog.reload(syslog_filter(levels.syslog));
+        if let Some((_, level)) = &log.scheduler {
+            let _ = level.reload(scheduler_filter(levels.scheduler));
+        }
     }
 }
 
@@ -143,6 +173,7 @@ pub fn change(change: &LogChange) {
             levels.flags.0.retain(|flag| !without.0.contains(flag));
             levels.flags.0.extend(&with.0);
         }
+        LogChange::Scheduler(on) => levels.scheduler = *on,
     }
     set_levels(&levels);
     tracing::info!(%change, "the log was changed");
@@ -151,8 +182,10 @@ pub fn change(change: &LogChange) {
 /// Opens the log file anew: it may have been moved away. Where that fails the old one is kept.
 pub fn reopen() {
     let Some(log) = LOG.get() else { return };
-    if let Err(e) = log.sink.reopen() {
-        tracing::error!("{e}; the log goes on in the file that was open");
+    for sink in [Some(&log.sink), log.scheduler.as_ref().map(|(sink, _)| sink)].into_iter().flatten() {
+        if let Err(e) = sink.reopen() {
+            tracing::error!("{e}; the log goes on in the file that was open");
+        }
     }
 }
 
@@ -320,7 +353,7 @@ mod tests {
 
     #[test]
     fn libraries_say_no_more_than_the_daemon() {
-        let at = |level| LogLevels { level, syslog: LogLevel::QUIET, flags: DebugFlags::of("steps").unwrap().0 };
+        let at = |level| LogLevels { level, syslog: LogLevel::QUIET, flags: DebugFlags::of("steps").unwrap().0, scheduler: false };
         assert!(filter(&at(LogLevel::QUIET)).to_string().contains("quinn=off"));
         assert!(filter(&at(LogLevel::INFO)).to_string().contains("garrick_stepd=debug"));
         assert!(filter(&at(LogLevel::INFO.louder(3))).to_string().contains("quinn=warn"));

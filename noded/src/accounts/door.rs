@@ -349,10 +349,10 @@ impl World {
                 Ok(Some(reply)) => reply,
                 Err(e) => {
                     tracing::error!(error = %e, "accounting does not keep what a controller sends");
-                    Kept::Refused(e.to_string())
+                    if e.is_of_database() { Kept::NoDatabase(e.to_string()) } else { Kept::Refused(e.to_string()) }
                 }
             };
-            let ends = matches!(reply, Kept::Refused(_));
+            let ends = matches!(reply, Kept::Refused(_) | Kept::NoDatabase(_));
             if replies.send(traced(reply)).await.is_err() || ends {
                 break;
             }

@@ -66,5 +66,5 @@ pub fn levels_of(settings: &DbdConfig, cluster: &Cluster) -> LogLevels {
     let level = settings.debug_level.louder(cluster.verbosity);
     let alone = !cluster.foreground && cluster.log.is_none();
     let syslog = settings.debug_level_syslog.unwrap_or(if alone { level } else { LogLevel::QUIET });
-    LogLevels { level, syslog, flags: cluster.config.debug_flags.clone() }
+    LogLevels { level, syslog, flags: cluster.config.debug_flags.clone(), scheduler: false }
 }

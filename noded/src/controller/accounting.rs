@@ -31,6 +31,7 @@ use garrick_model::{
     messages::encoded_bytes,
     spec::JobKind,
     time::Timestamp,
+    trigger::TriggerEvent,
     view::NodeView,
 };
 use garrick_runtime::{Address, TraceContext};
@@ -39,7 +40,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -81,6 +82,8 @@ enum FeedError {
     Silent,
     #[error("it refused: {0}")]
     Refused(String),
+    #[error("its database: {0}")]
+    NoDatabase(String),
     #[error("it answered what was not asked")]
     Unexpected,
     #[error(transparent)]
@@ -111,6 +114,38 @@ pub struct AccountingFeed {
     pub env: Arc<Env>,
     /// Up to where the service has said that it has stored.
     pub fed: AtomicU64,
+    /// Whether the service answers, and its database serves it, as far as was seen.
+    pub seen: Seen,
+}
+
+/// What was seen of the service last.
+#[derive(Debug, Default)]
+pub struct Seen(Mutex<Outlook>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Outlook {
+    /// It answers; `None`: it was not asked yet.
+    answers: Option<bool>,
+    /// It cannot use its database.
+    no_database: bool,
+}
+
+impl Seen {
+    /// It answered, or does not. Returns what triggers know of that: each change is one event (strigger(1)).
+    fn note(&self, answers: bool, no_database: bool) -> Vec<TriggerEvent> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = Vec::new();
+        if last.answers != Some(answers) {
+            events.push(if answers { TriggerEvent::SlurmdbdResumed } else { TriggerEvent::SlurmdbdFailed });
+        }
+        // Of one that does not answer nothing is known about its database.
+        let no_database = if answers { no_database } else { last.no_database };
+        if last.no_database != no_database {
+            events.push(if no_database { TriggerEvent::DatabaseFailed } else { TriggerEvent::DatabaseResumed });
+        }
+        *last = Outlook { answers: Some(answers), no_database };
+        events
+    }
 }
 
 /// The last copy of accounts, users, associations and QOS that came from the service: the controller works with it until a newer
@@ -173,7 +208,8 @@ impl AccountingFeed {
                     }
                     let (queued, most) = (self.queued(), self.env.config().most_for_accounting());
                     tracing::warn!(%error, queued, most, "the service of accounting (slurmdbd) is not fed now");
-                    if matches!(error, FeedError::Refused(_)) {
+                    self.note_failure(&error);
+                    if matches!(error, FeedError::Refused(_) | FeedError::NoDatabase(_)) {
                         self.service.try_another();
                     }
                 }
@@ -192,6 +228,20 @@ impl AccountingFeed {
             jobs: !without(EnforceWord::NoJobs),
             steps: !without(EnforceWord::NoSteps),
             tracked: config.tracked.clone(),
+        }
+    }
+
+    /// For triggers.
+    fn note(&self, answers: bool, no_database: bool) {
+        self.seen.note(answers, no_database).into_iter().for_each(|event| self.env.marks.note_event(event));
+    }
+
+    /// For triggers: a connection ended, or could not be made.
+    fn note_failure(&self, error: &FeedError) {
+        match error {
+            FeedError::Away(_) | FeedError::Link(_) | FeedError::Closed | FeedError::Silent => self.note(false, false),
+            FeedError::NoDatabase(_) => self.note(true, true),
+            _ => {}
         }
     }
 
@@ -222,6 +272,7 @@ impl AccountingFeed {
         let config = self.env.config();
         let (queued, most) = (self.queued(), config.most_for_accounting());
         let Some(upto) = given_up(self.log.committed(), queued, most) else { return Ok(()) };
+        self.env.marks.note_event(TriggerEvent::AccountingFull);
         if config.ends_when_accounting_is_full() {
             tracing::error!(
                 queued,
@@ -282,6 +333,7 @@ impl AccountingFeed {
         let hello = Feed::Hello { cluster: self.cluster.clone(), log: id, inventory: Some(inventory) };
         link.messages.send(traced(hello)).await?;
         let Kept::Welcome { stored, whole } = link.answer().await? else { return Err(FeedError::Unexpected) };
+        self.note(true, false);
         let whole = self.begin(&mut link, stored, whole).await?;
         self.fed.store(link.stored.0, Ordering::Relaxed);
         self.env.set_accounting_away(None);
@@ -338,6 +390,7 @@ impl AccountingFeed {
                     // On a snapshot's last part, which is not answered by itself.
                     Some(Kept::Working) => continue,
                     Some(Kept::Refused(why)) => return Err(FeedError::Refused(why)),
+                    Some(Kept::NoDatabase(why)) => return Err(FeedError::NoDatabase(why)),
                     Some(_) => return Err(FeedError::Unexpected),
                     None => return Err(FeedError::Closed),
                 },
@@ -505,6 +558,7 @@ impl Link {
             let answer = timeout_at(deadline, self.replies.recv()).await;
             match answer.map_err(|_| FeedError::Silent)??.map(|said| said.msg) {
                 Some(Kept::Refused(why)) => return Err(FeedError::Refused(why)),
+                Some(Kept::NoDatabase(why)) => return Err(FeedError::NoDatabase(why)),
                 Some(Kept::Entities(part)) => self.copy.take(&part).await?,
                 Some(Kept::Working) => deadline = Instant::now() + PATIENCE,
                 Some(kept) => return Ok(kept),
@@ -525,6 +579,7 @@ impl Link {
                     Some(Kept::Entities(part)) => copy.take(&part).await?,
                     Some(Kept::Working) => {}
                     Some(Kept::Refused(why)) => return Err(FeedError::Refused(why)),
+                    Some(Kept::NoDatabase(why)) => return Err(FeedError::NoDatabase(why)),
                     Some(_) => return Err(FeedError::Unexpected),
                     None => return Err(FeedError::Closed),
                 },
@@ -659,6 +714,18 @@ fn kept_work(record: &JobRecord, keeps: StoreFlags) -> JobRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_change_of_the_service_is_told_once() {
+        use TriggerEvent::{DatabaseFailed, DatabaseResumed, SlurmdbdFailed, SlurmdbdResumed};
+        let seen = Seen::default();
+        assert_eq!(seen.note(false, false), [SlurmdbdFailed]);
+        assert_eq!(seen.note(false, false), []);
+        assert_eq!(seen.note(true, true), [SlurmdbdResumed, DatabaseFailed]);
+        assert_eq!(seen.note(false, false), [SlurmdbdFailed]);
+        assert_eq!(seen.note(true, false), [SlurmdbdResumed, DatabaseResumed]);
+        assert_eq!(seen.note(true, false), []);
+    }
 
     #[test]
     fn what_waits_for_accounting_is_bounded() {

@@ -5,6 +5,7 @@ use super::{
     links::tell,
     names::{Names, questions_of},
     start::ControllerStartError,
+    tokens,
 };
 use crate::{
     accounts::reach::Accounting,
@@ -187,9 +188,11 @@ async fn command(conn: DoorConn, world: DoorWorld) {
     let gone = Arc::new(AtomicBool::new(false));
     loop {
         match requests.recv().await {
-            Ok(Some(request)) => {
+            Ok(Some(mut request)) => {
                 let cx = TraceContext { trace: request.trace, cause: request.cause };
                 let cx = if cx.trace == 0 { TraceContext::root() } else { cx };
+                let mut caller = caller.clone();
+                tokens::take_off(&mut caller, &mut request.msg, &world.env.config(), &world.names).await;
                 world.names.prepare(&questions_of(&caller, &request.msg)).await;
                 let (bytes, request) = (encoded_bytes(&request.msg), Box::new(request.msg));
                 let under_way = guest.set_out(fair_queue::goes_ahead(&request), bytes).await;
@@ -200,7 +203,6 @@ async fn command(conn: DoorConn, world: DoorWorld) {
                     tracing::debug!(uid = caller.uid, "command.turned_away");
                     replies.send(CommandReply::Refused(Refusal::RetryAfter { after: CROWDED }));
                 } else {
-                    let caller = caller.clone();
                     tell(&world.frontend, cx, ControllerMsg::command(caller, request, bytes, replies)).await;
                 }
                 // Of a connection on which many have arrived one is read, and then others have their turn.

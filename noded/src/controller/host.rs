@@ -5,6 +5,7 @@ use crate::{
     controller::{
         links::try_tell,
         names::Names,
+        tokens,
         trust::{Trust, internal},
     },
     daemon::place::Cluster,
@@ -173,6 +174,16 @@ impl Host for ThisProcess {
         apart(replies, move || match join.create_token(lifetime, node.as_deref()) {
             Ok(token) => CommandReply::Token(token),
             Err(e) => CommandReply::Refused(internal(&e)),
+        });
+    }
+
+    fn user_token(&self, config: Arc<Config>, user: String, lifespan: Duration, replies: Box<dyn ReplySink>) {
+        apart(replies, move || match tokens::make(&config, user, lifespan) {
+            Ok(token) => CommandReply::Token(token),
+            Err(error) => {
+                tracing::error!(%error, "no token was made");
+                CommandReply::Refused(Refusal::NoTokens)
+            }
         });
     }
 

@@ -177,7 +177,9 @@ impl Http {
         if settings.users.is_empty() {
             return Ok(());
         }
-        let user = tokens::user_of(headers, settings.jwt_key.as_deref())?;
+        // Those of scontrol token hold here too.
+        let of_cluster = config.auth.jwt.then(|| config.auth.key(&config.state_save_location));
+        let user = tokens::user_of(headers, settings.jwt_key.as_deref().or(of_cluster.as_deref()))?;
         let known = user == "root" || user == config.slurm_user || settings.users.contains(&user);
         if known { Ok(()) } else { Err(Refused::Forbidden) }
     }

@@ -12,7 +12,10 @@ use garrick_actors::{
     messages::node::Registration,
 };
 use garrick_frame::{LinkKind, Traced};
-use garrick_model::messages::node::{ControllerToNode, NodeToController};
+use garrick_model::messages::{
+    command::CommandRequest,
+    node::{ControllerToNode, NodeToController},
+};
 use garrick_runtime::{Address, Lane, SendError, TraceContext};
 use garrick_transport::{Class, Connection, Endpoint, LinkError, LinkHandle, Sender, Sparing, identity::Role};
 use std::{
@@ -26,6 +29,7 @@ use std::{
 
 use super::{
     names::{Names, questions_of},
+    tokens,
     trust::{Trust, TrustOrder, later},
 };
 use crate::{accounts::reach::Accounting, guests::Guests};
@@ -156,14 +160,30 @@ const MOST_ASKED_FOR: usize = 256;
 fn tell_prepared(
     frontend: &Address<ControllerMsg>,
     names: &Names,
+    env: &Arc<Env>,
     cx: TraceContext,
-    message: ControllerMsg,
+    mut message: ControllerMsg,
 ) -> Option<ControllerMsg> {
     static TURNS: Semaphore = Semaphore::const_new(MOST_ASKED_FOR);
     let ControllerMsg::Input(FrontendInput::AgentSaid { message: command, .. }) = &message else {
         return Some(message);
     };
     let NodeToController::Command { caller, request, .. } = &**command else { return Some(message) };
+    if matches!(**request, CommandRequest::WithToken { .. }) {
+        let (frontend, names, config) = (frontend.clone(), names.clone(), env.config());
+        actix_rt::spawn(async move {
+            // It is never closed.
+            let _turn = TURNS.acquire().await;
+            if let ControllerMsg::Input(FrontendInput::AgentSaid { message: command, .. }) = &mut message
+                && let NodeToController::Command { caller, request, .. } = &mut **command
+            {
+                tokens::take_off(caller, request, &config, &names).await;
+                names.prepare(&questions_of(caller, request)).await;
+            }
+            tell(&frontend, cx, message).await;
+        });
+        return None;
+    }
     let questions = questions_of(caller, request);
     if names.are_fresh(&questions) {
         return Some(message);
@@ -292,7 +312,7 @@ async fn converse(
                     continue;
                 }
                 let message = ControllerMsg::agent_message(node.clone(), number, message);
-                if let Some(message) = tell_prepared(&frontend, &names, cx, message) {
+                if let Some(message) = tell_prepared(&frontend, &names, &env, cx, message) {
                     tell(&frontend, cx, message).await;
                 }
             }

@@ -21,6 +21,7 @@ pub mod log;
 pub mod metrics;
 pub mod names;
 pub mod ports;
+pub mod primary;
 pub mod programs;
 pub mod start;
 pub mod tenure;

@@ -1,7 +1,7 @@
 //! Starting the controller role: CA and keys, log and replay, actors, door, links.
 
 use super::{
-    accounting::AccountingFeed,
+    accounting::{AccountingFeed, Seen},
     audit::AuditLog,
     beside::{Beside, BesideError},
     completion::{
@@ -15,6 +15,7 @@ use super::{
     log::{self, FileLog},
     names::{Names, Question},
     ports::Signer,
+    primary,
     programs::Runner,
     tenure::{Fence, Tenure, TenureError},
     trust::{self, Trust},
@@ -141,7 +142,8 @@ pub struct RunningController {
     _accounts: Option<RunningAccounts>,
     // Closed before the state folder is given up.
     _door: Door,
-    _tenure: Tenure,
+    tenure: Tenure,
+    env: Arc<Env>,
     /// Its frontend.
     pub frontend: Address<ControllerMsg>,
 }
@@ -151,6 +153,17 @@ impl RunningController {
     pub fn reconfigure(&self) {
         // A refusal was logged where it was found.
         self.process.read_again();
+    }
+
+    /// The process ends in order. Whoever has the state folder next is told so.
+    pub async fn end(self) {
+        let config = self.env.config();
+        let Self { _http: http, _completion: completion, _feed: feed, _accounts: accounts, _door: door, tenure, .. } =
+            self;
+        // In this order: what feeds others before these.
+        drop((http, completion, feed, accounts, door));
+        primary::ends(&config).await;
+        tenure.end();
     }
 }
 
@@ -420,6 +433,7 @@ const FENCE_PAUSE: Duration = Duration::from_secs(1);
 fn end_if_fenced(fence: &Fence) -> Result<(), String> {
     fence.passed().inspect_err(|why| {
         tracing::error!("{why}: ending");
+        primary::is_lost();
         std::process::exit(1);
     })
 }
@@ -470,11 +484,13 @@ pub async fn start(
     exit: watch::Sender<bool>,
 ) -> Result<RunningController, ControllerStartError> {
     let mut tenure = Tenure::take(&state_folder(cluster)?, &host_name())?;
+    let happened = tenure.events(|host| cluster.is_primary(host));
     let audit_path = cluster.config.audit_log();
     let audit = AuditLog::start(audit_path.as_deref())
         .map_err(|cause| ControllerStartError::Folder { path: audit_path.clone().unwrap_or_default(), cause })?;
     let state = state_folder(cluster)?;
     let log = Arc::new(open_journal(cluster, options, &mut tenure)?);
+    primary::becomes(&cluster.config).await;
     let beside = Arc::new(Beside::open(&state, Arc::clone(&log) as _, options.ignore_errors)?);
     let reset_key = reset_key::kept(&state);
     let keys = keys(cluster, Some(&beside))?;
@@ -547,6 +563,7 @@ pub async fn start(
     if let Some(entities) = super::accounting::last_entities(&state).filter(|_| cluster.config.accounting) {
         env.set_entities(Arc::new(entities));
     }
+    happened.into_iter().for_each(|event| env.marks.note_event(event));
     let nodes = env.config().nodes.len();
     let _ = actors.set(Arc::clone(&env));
     nodes_are_known.send_replace(true);
@@ -569,6 +586,7 @@ pub async fn start(
         keeps: cluster.config.store_flags,
         env: Arc::clone(&env),
         fed: AtomicU64::default(),
+        seen: Seen::default(),
     };
     let feed = feed.start(cluster.config.accounting);
     let completion = Completion {
@@ -590,7 +608,7 @@ pub async fn start(
         accounting: service,
     };
     door.serve(world);
-    let http = Http { env, frontend: frontend.clone() }.start(endpoint.local_addr());
+    let http = Http { env: Arc::clone(&env), frontend: frontend.clone() }.start(endpoint.local_addr());
     tracing::info!(
         cluster = cluster.config.cluster_name,
         epoch,
@@ -607,7 +625,8 @@ pub async fn start(
         _feed: feed,
         _accounts: accounts,
         _door: door,
-        _tenure: tenure,
+        tenure,
+        env,
         frontend,
     })
 }

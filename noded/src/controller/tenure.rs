@@ -9,9 +9,13 @@ use garrick_kernel::{
 use garrick_model::{
     ids::RequestId,
     time::{Timestamp, system_zone},
+    trigger::TriggerEvent,
 };
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 const LOCK: &str = "lock";
 const WRITER: &str = "writer";
@@ -30,6 +34,9 @@ pub struct Writer {
     /// What its records bear; 0: of a version whose records bear none.
     #[serde(default)]
     pub epoch: u64,
+    /// When it ended in order; unset: it writes, or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
 }
 
 impl Writer {
@@ -72,6 +79,8 @@ pub struct Tenure {
     path: PathBuf,
     /// Another host's controller may have been here and not know that it is over.
     pub after_another_host: bool,
+    /// Who wrote it last.
+    before: Option<Writer>,
     _lock: LifeLock,
 }
 
@@ -96,10 +105,11 @@ impl Tenure {
             pid: std::process::id(),
             since: Timestamp::now(),
             token: format!("{:x}", RequestId::random().0),
-            epoch: before.map_or(0, |before| before.epoch) + 1,
+            epoch: before.as_ref().map_or(0, |before| before.epoch) + 1,
+            ended: None,
         };
         own.write(&path)?;
-        Ok(Self { own, path, after_another_host, _lock: lock })
+        Ok(Self { own, path, after_another_host, before, _lock: lock })
     }
 
     /// What the folder's next records bear at least.
@@ -117,6 +127,36 @@ impl Tenure {
             self.own.write(&self.path)?;
         }
         Ok(())
+    }
+
+    /// What became of the cluster's controllers with this tenure, as triggers know it (strigger(1)). `is_primary`: does a host of
+    /// that name have the primary controller?
+    pub fn events(&self, is_primary: impl Fn(&str) -> bool) -> BTreeSet<TriggerEvent> {
+        let own = is_primary(&self.own.host);
+        let Some(before) = &self.before else {
+            return if own { BTreeSet::new() } else { [TriggerEvent::BackupInControl].into() };
+        };
+        let theirs = is_primary(&before.host);
+        let failed = if theirs { TriggerEvent::PrimaryFailed } else { TriggerEvent::BackupFailed };
+        let now: &[TriggerEvent] = match (own, theirs) {
+            (true, true) => &[TriggerEvent::PrimaryResumed],
+            (true, false) => &[TriggerEvent::PrimaryResumed, TriggerEvent::PrimaryInControl],
+            (false, true) => &[TriggerEvent::BackupInControl],
+            (false, false) if before.host == self.own.host => &[TriggerEvent::BackupResumed],
+            (false, false) => &[TriggerEvent::BackupResumed, TriggerEvent::BackupInControl],
+        };
+        now.iter().copied().chain(before.ended.is_none().then_some(failed)).collect()
+    }
+
+    /// The process that has it ends in order: whoever has the folder next is told so. Nothing of it is written from here on.
+    pub fn end(mut self) {
+        if self.fence().passed().is_err() {
+            return;
+        }
+        self.own.ended = Some(Timestamp::now());
+        if let Err(error) = self.own.write(&self.path) {
+            tracing::warn!(%error, "it is not written that the controller ended in order");
+        }
     }
 
     /// For the writer.
@@ -175,6 +215,32 @@ mod tests {
         assert!(!next.after_another_host, "the kernel says that the one before is dead");
         drop(next);
         assert!(take_again(dir.path(), "host2").after_another_host);
+    }
+
+    #[test]
+    fn the_next_knows_who_failed_and_who_took_over() {
+        use TriggerEvent::{
+            BackupFailed, BackupInControl, BackupResumed, PrimaryFailed, PrimaryInControl, PrimaryResumed,
+        };
+        let dir = Scratch::new("tenure-events");
+        let is_primary = |host: &str| host == "host1";
+        let events = |tenure: &Tenure| tenure.events(is_primary).into_iter().collect::<Vec<_>>();
+        let first = take_again(dir.path(), "host1");
+        assert_eq!(events(&first), []);
+        first.end();
+        let again = take_again(dir.path(), "host1");
+        assert_eq!(events(&again), [PrimaryResumed], "the one before ended in order");
+        drop(again);
+        let killed = take_again(dir.path(), "host1");
+        assert_eq!(events(&killed), [PrimaryResumed, PrimaryFailed]);
+        drop(killed);
+        let backup = take_again(dir.path(), "host2");
+        assert_eq!(events(&backup), [PrimaryFailed, BackupInControl]);
+        drop(backup);
+        let again = take_again(dir.path(), "host2");
+        assert_eq!(events(&again), [BackupFailed, BackupResumed]);
+        again.end();
+        assert_eq!(events(&take_again(dir.path(), "host1")), [PrimaryResumed, PrimaryInControl]);
     }
 
     #[test]

@@ -82,6 +82,14 @@ impl Cluster {
         })
     }
 
+    /// Is the controller of a host of that short name the primary one: on the host that the first `SlurmctldHost` names?
+    pub fn is_primary(&self, host: &str) -> bool {
+        self.config.controllers.first().is_none_or(|c| {
+            let target = c.target();
+            inventory::short_hostname(&c.name) == host || target == "localhost" || target.starts_with("127.")
+        })
+    }
+
     /// A node agent's door, on its host.
     pub fn node_door(&self, node: &str) -> PathBuf {
         doors::of_agent(&self.doors, node)
@@ -122,7 +130,13 @@ impl Cluster {
         let alone = !self.foreground && self.log_file(node).is_none();
         let flags = env::var(env_vars::SLURM_DEBUG_FLAGS).ok().and_then(|text| DebugFlags::of(&text).ok());
         let flags = flags.map_or_else(|| config.debug_flags.clone(), |(flags, _)| flags);
-        LogLevels { level, syslog: syslog.unwrap_or(if alone { level } else { LogLevel::QUIET }), flags }
+        let syslog = syslog.unwrap_or(if alone { level } else { LogLevel::QUIET });
+        LogLevels { level, syslog, flags, scheduler: node.is_none() && config.sched_log_level > 0 }
+    }
+
+    /// The file of the scheduler's log.
+    pub fn scheduler_log(&self) -> Option<PathBuf> {
+        self.config.sched_log_file.as_deref().map(PathBuf::from)
     }
 
     /// This daemon's log file; `None`: standard error. `node`: the log of that node's daemon, else the controller's.

@@ -66,8 +66,9 @@ pub fn main(folder: &Path) -> Result<(), String> {
     let level = settings.log.level.unwrap_or_else(|| LogLevel::INFO.louder(settings.verbosity));
     let log = logging::Settings {
         file: settings.log.file.clone(),
+        scheduler: None,
         follows_file: true,
-        levels: LogLevels { level, syslog: LogLevel::QUIET, flags: settings.log.flags.clone() },
+        levels: LogLevels { level, syslog: LogLevel::QUIET, flags: settings.log.flags.clone(), scheduler: false },
         name: "stepd".to_owned(),
     };
     logging::start(&log).map_err(|e| e.to_string())?;

@@ -2,14 +2,17 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use crate::deployment::{ALICE, ROOT, SLURM, Site};
+use crate::{
+    deployment::{ALICE, ROOT, SLURM, Site},
+    triggers::Told,
+};
 use garrick_database_servers::{PASSWORD, Program, Server, USER};
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 /// A site with accounting on that server. Nothing is started.
 fn site(name: &str, server: &Server, storage_type: &str) -> Option<Site> {
     let site = Site::new(name, &["n1"])?;
-    for command in ["sacct", "sacctmgr", "sreport"] {
+    for command in ["sacct", "sacctmgr", "sreport", "strigger"] {
         std::os::unix::fs::symlink("garrick", site.work.join(command)).unwrap();
     }
     let text = fs::read_to_string(&site.conf).unwrap();
@@ -71,6 +74,8 @@ fn a_site_accounts_on(program: Program, name: &str, storage_type: &str) {
     assert!(!shown.contains(PASSWORD), "{shown}");
     // Jobs go on while the database is away, and are told of when it is back.
     let w = site.work.display();
+    let told = Told::new(&site);
+    told.set(&site, &["-h", "-H", "-g", "-G"]);
     let send = || {
         // Use is counted in whole seconds.
         let steps = format!("{w}/srun -n1 sleep 1");
@@ -93,8 +98,10 @@ fn a_site_accounts_on(program: Program, name: &str, storage_type: &str) {
     send();
     let over = || site.as_user(ALICE, "squeue", &["-h"]).out.is_empty();
     site.await_that("jobs run without it", over);
+    told.await_all(&site, &["-h *"]);
     server.run();
     site.await_that("all are recorded", || completed(2 * TASKS));
+    told.await_all(&site, &["-h *", "-H *"]);
     assert!(root(&["sacctmgr", "ping"]).ok().out.ends_with("is UP\n"));
     let used =
         root(&["sreport", "-nP", "-t", "hours", "user", "top", "start=today", "end=now", "format=account,login"]);
@@ -102,6 +109,10 @@ fn a_site_accounts_on(program: Program, name: &str, storage_type: &str) {
     assert_eq!(server.sql("slurm_acct_db", "SELECT COUNT(*) FROM jobs"), (2 * TASKS).to_string());
     let steps = server.sql("slurm_acct_db", "SELECT COUNT(*) FROM steps");
     assert_eq!(steps, (4 * TASKS).to_string(), "each has its batch script and a step");
+    site.kill_daemon("slurmdbd");
+    told.await_all(&site, &["-h *", "-H *", "-g *"]);
+    site.start_accounting();
+    told.await_all(&site, &["-h *", "-H *", "-g *", "-G *"]);
     site.kill_daemon("slurmdbd");
     site.end();
 }

@@ -48,7 +48,7 @@ impl Site {
         Self::with_slurm_user(SLURM, name, nodes)
     }
 
-    fn with_slurm_user(slurm: (&'static str, u32), name: &str, nodes: &[&'static str]) -> Option<Self> {
+    pub(crate) fn with_slurm_user(slurm: (&'static str, u32), name: &str, nodes: &[&'static str]) -> Option<Self> {
         if !is_root() {
             eprintln!("skipped: needs root");
             return None;

@@ -322,8 +322,15 @@ fn too_much_that_waits_is_given_up_or_ends_the_controller() {
     let Some(mut site) = Site::start("full-accounting", settings) else { return };
     site.submit(ALICE, "a", "before");
     site.await_jobs(ALICE, "a", &[], &["maple|before|COMPLETED"]);
+    let told = site.work.join("told");
+    let tell = site.work.join("tell");
+    let text = format!("#!/bin/sh\\necho full $1 >> {}\\n", told.display());
+    let made = site.run(0, "ctl", "sh", &["-c", &format!("printf '{text}' > {0}; chmod 755 {0}", tell.display())]);
+    made.ok();
+    site.run(0, "ctl", "strigger", &["--set", "-e", "-p", tell.to_str().unwrap()]).ok();
     site.kill("acct");
     let job = fill(&site);
+    site.await_that("a trigger tells of it", || std::fs::read_to_string(&told).is_ok_and(|text| text == "full *\n"));
     site.await_that("the oldest are given up", || site.logged("ctl", "the oldest events are given up") > 0);
     site.await_that("the queue is shorter", || site.queued("ctl") <= 10_000);
     site.daemon("acct", "slurmdbd", "maple");

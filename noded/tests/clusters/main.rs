@@ -2,6 +2,7 @@
 
 mod accounting;
 mod accounts;
+mod administration;
 mod bounds;
 mod certificates;
 mod controller_messages;

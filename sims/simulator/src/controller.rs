@@ -133,7 +133,7 @@ impl World {
         let mut core = NodeCore::new(clock, self.as_owner_has(settings), site, saved, holds);
         let mut out = Vec::new();
         core.resume(clock, &mut out);
-        let drained = core.saved().drain;
+        let drained = core.saved().is_held_back();
         self.nodes.insert(node, core);
         self.note_shape(node, Some(shape));
         self.held_at_drain[node] = drained.then(|| self.holds_of(node));
@@ -478,7 +478,7 @@ impl World {
         };
         let Some(core) = self.nodes.get_mut(&node) else { return };
         core.handle(clock, input, &mut out);
-        let (is_down, drained) = (core.saved().down.is_some(), core.saved().drain);
+        let (is_down, drained) = (core.saved().down.is_some(), core.saved().is_held_back());
         if told.is_some() {
             self.against_moves(node, before.len());
             self.note_shape(node, told);

@@ -508,7 +508,7 @@ impl World {
     /// After the faults: resumes nodes, releases jobs, continues stopped ones, and gives up on what can never start.
     pub(super) fn operate(&mut self) {
         self.after(60_000, Happening::Operator);
-        let stands = |core: &NodeCore| core.saved().drain || core.saved().down.is_some();
+        let stands = |core: &NodeCore| core.saved().is_held_back() || core.saved().down.is_some();
         let stand: Vec<usize> = self.nodes.iter().filter(|(_, core)| stands(core)).map(|(node, _)| *node).collect();
         stand.into_iter().for_each(|node| self.resume_node(node));
         self.raise_partitions();

@@ -446,7 +446,7 @@ impl World {
 
     /// A drained node's owner takes work as if it were not.
     pub(super) fn takes_work_though_drained(&mut self, node: usize, input: &NodeInput, out: &mut Vec<NodeEffect>) {
-        let drained = self.nodes[&node].saved().drain;
+        let drained = self.nodes[&node].saved().is_held_back();
         if self.has(Mutation::DrainsAreForgotten) && drained && matches!(input, NodeInput::Reserve(_)) {
             let change =
                 |state| NodeChange { state: Some(state), reason: Some("made up".to_owned()), ..NodeChange::default() };

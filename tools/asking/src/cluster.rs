@@ -236,7 +236,9 @@ impl Cluster {
             }
             let link = LinkKind::CommandToDaemon;
             match DoorClient::connect(&door, link, &greeting(program), Some(ANSWER_TIMEOUT)) {
-                Ok(client) if self.trusted.contains(&client.peer().uid) => return Ok(Daemon { client }),
+                Ok(client) if self.trusted.contains(&client.peer().uid) => {
+                    return Ok(Daemon { client, token: token() });
+                }
                 Ok(client) => {
                     tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid))
                 }
@@ -347,6 +349,13 @@ impl Cluster {
 #[derive(Debug)]
 pub struct Daemon {
     client: DoorClient,
+    /// Whoever asks is the user whom it names (`SLURM_JWT`).
+    token: Option<String>,
+}
+
+/// The token that the environment names.
+fn token() -> Option<String> {
+    env::var(env_vars::SLURM_JWT).ok().filter(|token| !token.is_empty())
 }
 
 impl Daemon {
@@ -355,7 +364,7 @@ impl Daemon {
         if let CommandRequest::ListJobs { jobs, which, after: None, most: None, hide } = request {
             return self.list_jobs(jobs, which, *hide);
         }
-        self.client.send(request)?;
+        self.send(request)?;
         self.recv()
     }
 
@@ -364,7 +373,7 @@ impl Daemon {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
             let (jobs, which) = (selectors.to_vec(), which.clone());
-            self.client.send(&CommandRequest::ListJobs { jobs, which, after, most: Some(JOBS_A_PAGE), hide })?;
+            self.send(&CommandRequest::ListJobs { jobs, which, after, most: Some(JOBS_A_PAGE), hide })?;
             match self.recv()? {
                 CommandReply::Jobs { jobs, more: true, .. } if !jobs.is_empty() => {
                     after = jobs.last().map(|view| view.id);
@@ -381,7 +390,14 @@ impl Daemon {
 
     /// Asks without waiting.
     pub fn send(&mut self, request: &CommandRequest) -> Answer<()> {
-        Ok(self.client.send(request)?)
+        match &self.token {
+            // A daemon is asked about itself, whoever asks.
+            Some(token) if !matches!(request, CommandRequest::AskRun { .. } | CommandRequest::Ping) => {
+                let (token, request) = (token.clone(), Box::new(request.clone()));
+                Ok(self.client.send(&CommandRequest::WithToken { token, request })?)
+            }
+            _ => Ok(self.client.send(request)?),
+        }
     }
 
     /// Waits for an answer.

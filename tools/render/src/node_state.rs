@@ -25,6 +25,13 @@ pub struct Usage {
     pub reserved: bool,
 }
 
+impl Usage {
+    /// Something is left there, or will be.
+    const fn any(&self) -> bool {
+        self.active || self.completing || self.reserved
+    }
+}
+
 /// What jobs hold of that node.
 pub fn usage(node: &NodeView) -> Usage {
     let mut used = Usage { completing: node.flags.completing, ..Usage::default() };
@@ -89,7 +96,9 @@ pub fn word(node: &NodeView) -> StateWord {
     } else if base == Base::Future {
         ("future", "futr")
     } else if flags.drain {
-        if used.active || used.completing || used.reserved { ("draining", "drng") } else { ("drained", "drain") }
+        if used.any() { ("draining", "drng") } else { ("drained", "drain") }
+    } else if flags.fail {
+        if used.any() { ("failing", "failg") } else { ("fail", "fail") }
     } else if flags.maint && base != Base::Down && base != Base::Unknown {
         ("maint", "maint")
     } else {
@@ -131,7 +140,7 @@ pub fn word(node: &NodeView) -> StateWord {
         Base::Future => 6,
     };
     let rank = order
-        + (u32::from(flags.drain) << 4)
+        + (u32::from(flags.is_held_back()) << 4)
         + (u32::from(used.reserved || flags.reserved || flags.maint) << 3)
         + (u32::from(used.completing) << 5)
         + (u32::from(flags.not_responding) << 6)
@@ -156,6 +165,7 @@ pub fn record_words(node: &NodeView) -> Vec<&'static str> {
         (node.flags.cloud, "CLOUD"),
         (node.flags.drain, "DRAIN"),
         (node.flags.dynamic, "DYNAMIC_NORM"),
+        (node.flags.fail, "FAIL"),
         (used.completing, "COMPLETING"),
         (node.flags.maint, "MAINTENANCE"),
         (used.reserved || node.flags.reserved, "RESERVED"),
@@ -197,6 +207,10 @@ pub enum StateFilter {
     Drained,
     /// Gets nothing new and is in use.
     Draining,
+    /// An administrator expects it to fail.
+    Fail,
+    /// The same, and it is in use.
+    Failing,
     /// Does not answer.
     NotResponding,
     /// Not heard from yet.
@@ -270,8 +284,8 @@ const FILTERS: &[(&str, StateFilter)] = &[
     ("inval", StateFilter::Invalid),
     ("invalid_reg", StateFilter::Invalid),
     ("error", StateFilter::Never),
-    ("fail", StateFilter::Never),
-    ("failing", StateFilter::Never),
+    ("fail", StateFilter::Fail),
+    ("failing", StateFilter::Failing),
     ("cloud", StateFilter::Cloud),
     ("blocked", StateFilter::Never),
     ("maint", StateFilter::Maint),
@@ -308,22 +322,24 @@ impl StateFilter {
     pub fn takes(self, node: &NodeView) -> bool {
         let used = usage(node);
         let base = base(node, used);
-        let drain = node.flags.drain;
+        let (drain, held_back) = (node.flags.drain, node.flags.is_held_back());
         match self {
             Self::All => true,
-            Self::Allocated => base == Base::Allocated && !drain,
-            Self::Mixed => base == Base::Mixed && !drain,
+            Self::Allocated => base == Base::Allocated && !held_back,
+            Self::Mixed => base == Base::Mixed && !held_back,
             Self::Idle => {
                 let reserved = used.reserved || node.flags.reserved || node.flags.maint;
-                base == Base::Idle && !drain && !used.completing && !reserved
+                base == Base::Idle && !held_back && !used.completing && !reserved
             }
             Self::Completing => used.completing,
             Self::Down => base == Base::Down,
             Self::Drain => drain,
-            Self::Drained => drain && !(used.active || used.completing || used.reserved),
-            Self::Draining => drain && (used.active || used.completing || used.reserved),
-            Self::Reserved => (used.reserved || node.flags.reserved) && !drain,
+            Self::Drained => drain && !used.any(),
+            Self::Draining => drain && used.any(),
+            Self::Reserved => (used.reserved || node.flags.reserved) && !held_back,
             Self::Maint => node.flags.maint,
+            Self::Fail => node.flags.fail,
+            Self::Failing => node.flags.fail && used.any(),
             Self::NotResponding => node.flags.not_responding,
             Self::Unknown => base == Base::Unknown,
             Self::Future => base == Base::Future,

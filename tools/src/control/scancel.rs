@@ -5,7 +5,7 @@ use crate::{
     options::table::Arg,
     output::{self, Console},
     query::{
-        arguments::{self, Arguments, Outcome, Table, inert, option, unsupported},
+        arguments::{self, Arguments, Outcome, Table, inert, option},
         choices,
     },
     telling::{Tell as _, hints},
@@ -19,6 +19,7 @@ use garrick_model::{
     messages::command::{CancelRequest, CommandReply, CommandRequest, JobChange, JobSelector},
     refusal::Refusal,
     signal::signal_number,
+    slurm_error,
     state::JobState,
     step_selector::StepsSelector,
     view::JobView,
@@ -50,7 +51,12 @@ pub(crate) static TABLE: Table = Table {
         option("qos", Some('q'), Arg::Required("qos"), "only jobs of this QOS"),
         option("quiet", Some('Q'), Arg::None, "no messages about jobs that are over"),
         option("reservation", Some('R'), Arg::Required("reservation"), "only jobs of this reservation"),
-        unsupported("sibling", None, Arg::Required("cluster"), "the job's sibling on that cluster of a federation"),
+        option(
+            "sibling",
+            None,
+            Arg::Required("cluster"),
+            "the job's sibling on that cluster of a federation: there is none, so this is refused for each job",
+        ),
         option("signal", Some('s'), Arg::Required("name"), "send this signal instead of ending the job"),
         option(
             "state",
@@ -83,6 +89,8 @@ pub(crate) struct Request {
     cron: bool,
     /// What is noted in the jobs.
     admin_comment: Option<String>,
+    /// Only their siblings on another cluster.
+    of_sibling: bool,
 }
 
 /// Which jobs, when some are chosen by what they are.
@@ -218,6 +226,7 @@ pub(crate) fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) 
         by_controller: arguments.has("ctld") || env("SCANCEL_CTLD").is_some(),
         cron: arguments.has("cron"),
         admin_comment: arguments.value("admin-comment"),
+        of_sibling: arguments.has("sibling"),
         ..Request::default()
     };
     for word in arguments.words().iter().flat_map(|w| choices::outside_brackets(w)) {
@@ -269,7 +278,7 @@ pub(crate) fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) 
 
 fn run(mut request: Request, console: &Console) -> Result<i32, AskError> {
     let mut code = 0;
-    if !request.by_controller && !request.filter.chooses() && !request.interactive {
+    if !request.by_controller && !request.of_sibling && !request.filter.chooses() && !request.interactive {
         code = own_steps::signal(&mut request.steps, request.pending_only, request.signal, console);
         if request.jobs.is_empty() && request.steps.is_empty() {
             return Ok(code);
@@ -296,6 +305,9 @@ fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskErro
         if request.jobs.is_empty() && request.steps.is_empty() {
             return Ok(0);
         }
+    }
+    if request.of_sibling {
+        return not_federated(&mut cluster, &request, console);
     }
     say(&request, console);
     if let Some(comment) = &request.admin_comment
@@ -325,6 +337,28 @@ fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskErro
         Err(error) => Err(error),
     }
 }
+
+/// `ESLURM_JOB_NOT_FEDERATED`.
+const NOT_FEDERATED: i32 = 7103;
+
+/// No job has a sibling on another cluster: nothing is cancelled.
+fn not_federated(cluster: &mut Contact, request: &Request, console: &Console) -> Result<i32, AskError> {
+    let mut code = 0;
+    let steps = request.steps.iter().map(|step| JobSelector { job: step.job, tasks: None, het: None, run: None });
+    for job in request.jobs.iter().cloned().chain(steps) {
+        let known = contact::known_jobs(cluster, &CommandRequest::list_jobs(vec![job.clone()]))?;
+        let (number, text) = match known.is_empty() {
+            true => (INVALID_JOB_ID, slurm_error::text(INVALID_JOB_ID)),
+            false => (NOT_FEDERATED, slurm_error::text(NOT_FEDERATED)),
+        };
+        console.error(format_args!("Kill job error on job id {job}: {}", text.unwrap_or_default()));
+        code = number & 0xff;
+    }
+    Ok(code)
+}
+
+/// `ESLURM_INVALID_JOB_ID`.
+const INVALID_JOB_ID: i32 = 2017;
 
 /// The low byte of `ESLURM_USER_ID_MISSING` (2010).
 const NO_ADMINISTRATOR: i32 = 2010 & 0xff;

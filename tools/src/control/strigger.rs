@@ -4,7 +4,7 @@ use crate::{
     options::table::Arg,
     output::{self, Console},
     query::{
-        arguments::{self, Arguments, Outcome, Table, option, unsupported},
+        arguments::{self, Arguments, Outcome, Table, inert, option},
         choices,
     },
     telling::Tell as _,
@@ -28,34 +28,34 @@ pub(crate) static TABLE: Table = Table {
         option("set", None, Arg::None, "set a trigger; for SlurmUser"),
         option("get", None, Arg::None, "show triggers"),
         option("clear", None, Arg::None, "remove triggers: needs --id, --jobid or --user"),
-        unsupported("primary_slurmctld_failure", Some('a'), Arg::None, "the primary controller failed"),
+        option("primary_slurmctld_failure", Some('a'), Arg::None, "the controller of the primary host failed"),
         option("primary_slurmctld_resumed_operation", Some('A'), Arg::None, "the controller is back after a failure"),
-        unsupported(
+        option(
             "primary_slurmctld_resumed_control",
             Some('b'),
             Arg::None,
-            "the primary controller took over again",
+            "a controller of the primary host took over again",
         ),
-        unsupported("backup_slurmctld_failure", Some('B'), Arg::None, "the backup controller failed"),
-        unsupported("backup_slurmctld_resumed_operation", Some('c'), Arg::None, "the backup controller is back"),
-        unsupported("backup_slurmctld_assumed_control", Some('C'), Arg::None, "the backup controller took over"),
-        unsupported("burst_buffer", None, Arg::None, "a burst buffer failed"),
+        option("backup_slurmctld_failure", Some('B'), Arg::None, "the controller of a backup host failed"),
+        option("backup_slurmctld_resumed_operation", Some('c'), Arg::None, "the controller of a backup host is back"),
+        option("backup_slurmctld_assumed_control", Some('C'), Arg::None, "a controller of a backup host took over"),
+        inert("burst_buffer", None, Arg::None, "a burst buffer failed", "there are no burst buffers: it never happens"),
         option("down", Some('d'), Arg::None, "a node is DOWN"),
         option("drained", Some('D'), Arg::None, "a node is DRAINED"),
         option("draining", None, Arg::None, "a node is DRAINING"),
-        unsupported(
+        option(
             "primary_slurmctld_acct_buffer_full",
             Some('e'),
             Arg::None,
-            "records wait for the accounting database",
+            "more waits for accounting than may (MaxDBDMsgs)",
         ),
-        unsupported("fail", Some('F'), Arg::None, "a node is FAILING"),
+        option("fail", Some('F'), Arg::None, "a node is FAIL or FAILING"),
         option("fini", Some('f'), Arg::None, "the job of --jobid is over"),
         option("flags", None, Arg::Required("list"), "PERM: the trigger stays after the event"),
-        unsupported("primary_slurmdbd_failure", Some('g'), Arg::None, "the accounting daemon failed"),
-        unsupported("primary_slurmdbd_resumed_operation", Some('G'), Arg::None, "the accounting daemon is back"),
-        unsupported("primary_database_failure", Some('h'), Arg::None, "the accounting database failed"),
-        unsupported("primary_database_resumed_operation", Some('H'), Arg::None, "the accounting database is back"),
+        option("primary_slurmdbd_failure", Some('g'), Arg::None, "the accounting daemon failed"),
+        option("primary_slurmdbd_resumed_operation", Some('G'), Arg::None, "the accounting daemon is back"),
+        option("primary_database_failure", Some('h'), Arg::None, "the accounting database failed"),
+        option("primary_database_resumed_operation", Some('H'), Arg::None, "the accounting database is back"),
         option("id", Some('i'), Arg::Required("id"), "the trigger with this number"),
         option("idle", Some('I'), Arg::None, "a node stays IDLE for the time of --offset"),
         option("jobid", Some('j'), Arg::Required("id"), "about this job, or about its nodes"),
@@ -76,13 +76,25 @@ pub(crate) static TABLE: Table = Table {
 };
 
 /// Events by the options that stand for them.
-const EVENTS: [(&str, TriggerEvent); 10] = [
+const EVENTS: [(&str, TriggerEvent); 22] = [
+    ("backup_slurmctld_assumed_control", TriggerEvent::BackupInControl),
+    ("backup_slurmctld_failure", TriggerEvent::BackupFailed),
+    ("backup_slurmctld_resumed_operation", TriggerEvent::BackupResumed),
+    ("burst_buffer", TriggerEvent::BurstBuffer),
     ("down", TriggerEvent::Down),
     ("drained", TriggerEvent::Drained),
     ("draining", TriggerEvent::Draining),
+    ("fail", TriggerEvent::Fail),
     ("fini", TriggerEvent::Fini),
     ("idle", TriggerEvent::Idle),
+    ("primary_database_failure", TriggerEvent::DatabaseFailed),
+    ("primary_database_resumed_operation", TriggerEvent::DatabaseResumed),
+    ("primary_slurmctld_acct_buffer_full", TriggerEvent::AccountingFull),
+    ("primary_slurmctld_failure", TriggerEvent::PrimaryFailed),
+    ("primary_slurmctld_resumed_control", TriggerEvent::PrimaryInControl),
     ("primary_slurmctld_resumed_operation", TriggerEvent::PrimaryResumed),
+    ("primary_slurmdbd_failure", TriggerEvent::SlurmdbdFailed),
+    ("primary_slurmdbd_resumed_operation", TriggerEvent::SlurmdbdResumed),
     ("reconfig", TriggerEvent::Reconfig),
     ("resume", TriggerEvent::Resume),
     ("time", TriggerEvent::Time),
@@ -317,7 +329,10 @@ fn resource(trigger: &Trigger) -> (&'static str, String) {
         TriggerAbout::Job(job) => ("job", job.to_string()),
         TriggerAbout::Nodes(names) if names.is_empty() => ("node", "*".to_owned()),
         TriggerAbout::Nodes(names) => ("node", hostlist::fold(names)),
-        TriggerAbout::Controller => ("slurmctld", "*".to_owned()),
+        TriggerAbout::Controller => {
+            let of = trigger.request.events.first().map_or("slurmctld", |event| event.resource());
+            (of, if of == "other" { "(null)" } else { "*" }.to_owned())
+        }
     }
 }
 
@@ -378,6 +393,10 @@ mod tests {
             trigger(3, set_by("--set -I -o 60 -p /bin/true")),
             trigger(4, set_by("--set -A -p /bin/true")),
             trigger(5, set_by("--set -j 7 -t -o -60 -p /bin/true")),
+            trigger(6, set_by("--set -g -p /bin/true")),
+            trigger(7, set_by("--set -H -p /bin/true")),
+            trigger(8, set_by("--set -C -p /bin/true")),
+            trigger(9, set_by("--set -F -p /bin/true")),
         ];
         let user = |_| "slurm".to_owned();
         let want = "\
@@ -386,11 +405,15 @@ TRIG_ID RES_TYPE   RES_ID TYPE                                OFFSET USER     FL
       3 node            * idle                                    60 slurm          /bin/true
       4 slurmctld       * primary_slurmctld_resumed_operation      0 slurm          /bin/true
       5 job             7 time                                   -60 slurm          /bin/true
+      6 slurmdbd        * primary_slurmdbd_failure                 0 slurm          /bin/true
+      7 database        * primary_database_resumed_operation       0 slurm          /bin/true
+      8 slurmctld       * backup_slurmctld_assumed_control         0 slurm          /bin/true
+      9 node            * fail                                     0 slurm          /bin/true
 ";
         assert_eq!(listing(&all, &Shown::default(), &user), want);
         let some = Shown { of_nodes: true, no_header: true, ..Shown::default() };
         assert_eq!(
-            listing(&all, &some, &user),
+            listing(&all[..5], &some, &user),
             want.lines().skip(1).take(2).map(|l| format!("{l}\n")).collect::<String>()
         );
         assert_eq!(listing(&[], &Shown::default(), &user), "");

@@ -264,6 +264,7 @@ fn of_node(saved: &SavedNode) -> String {
     let mut said = Vec::new();
     said.extend(saved.down.map(|cause| format!("down={cause:?}")));
     said.extend(saved.drain.then(|| "drain".to_owned()));
+    said.extend(saved.fail.then(|| "fail".to_owned()));
     said.extend(saved.reason.as_ref().map(|reason| format!("reason={:?} by={}", reason.text, reason.user)));
     said.extend(saved.weight.map(|weight| format!("weight={weight}")));
     said.extend(saved.features.as_ref().map(|features| format!("features={}", features.join(","))));

@@ -36,7 +36,7 @@ pub struct SavedPower {
 /// Whether a node can be used at all, and since when: accounts are kept of it (sacctmgr(1), events).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedService {
-    /// It is DOWN, or DRAIN and has no jobs any more.
+    /// It is DOWN, or DRAIN or FAIL and has no jobs any more.
     pub out: bool,
     /// Since when it is so, or out of service in that way.
     pub since: Timestamp,
@@ -51,6 +51,9 @@ pub struct SavedNode {
     /// DRAIN.
     #[serde(default)]
     pub drain: bool,
+    /// FAIL.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fail: bool,
     /// Reason.
     #[serde(default)]
     pub reason: Option<NodeReason>,
@@ -99,6 +102,11 @@ pub struct SavedNode {
 }
 
 impl SavedNode {
+    /// Does it get nothing new, as an administrator wants?
+    pub const fn is_held_back(&self) -> bool {
+        self.drain || self.fail
+    }
+
     /// Is it out of service, as far as that was recorded?
     pub fn is_out(&self) -> bool {
         self.service.is_some_and(|service| service.out)

@@ -50,6 +50,7 @@ pub use settings::hres::{Hres, HresLayer, HresMode, HresResource};
 pub use settings::job_defaults::JobDefaults;
 pub use settings::job_submit::JobSubmitPlugin;
 pub use settings::mcs::{Labelled, Mcs, McsPlugin, McsSelect};
+pub use settings::auth::AuthSettings;
 pub use settings::metrics::MetricsSettings;
 pub use settings::node::{ConfiguredState, InitialState, NodeConfig, NodeSettings};
 pub use settings::partition::{OverSubscribe, OverTime, PartitionConfig};

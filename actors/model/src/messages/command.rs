@@ -291,6 +291,22 @@ pub enum CommandRequest {
         /// Keep sending.
         follow: bool,
     },
+    /// Make a token with which commands act as a user (`scontrol token`): for the caller, and for others where an administrator asks.
+    /// Answer: `Token`.
+    MakeUserToken {
+        /// The user's name; `None`: the caller.
+        user: Option<String>,
+        /// Seconds until it expires.
+        lifespan_secs: u32,
+    },
+    /// What follows is asked by the user whom a token names (`SLURM_JWT`). The controller's process verifies it, and serves the
+    /// request as that user's. Answer: that of the request.
+    WithToken {
+        /// The token.
+        token: String,
+        /// The request.
+        request: Box<CommandRequest>,
+    },
     /// The allocation's owner (`salloc`, `srun`) says that it is done. Repeatable. Answer: `Done`.
     FinishAllocation {
         /// Job.
@@ -413,6 +429,8 @@ impl CommandRequest {
             | Self::Reconfigure
             | Self::Shutdown { .. }
             | Self::CreateJoinToken { .. }
+            | Self::MakeUserToken { .. }
+            | Self::WithToken { .. }
             | Self::FinishAllocation { .. }
             | Self::CreateReservation(_)
             | Self::UpdateReservation(_)
@@ -990,7 +1008,7 @@ pub enum CommandReply {
     PerJob(Vec<(JobSelector, Result<(), Refusal>)>),
     /// Done.
     Done,
-    /// To `CreateJoinToken`.
+    /// To `CreateJoinToken` and `MakeUserToken`.
     Token(String),
     /// To `ListCerts`.
     Certs {

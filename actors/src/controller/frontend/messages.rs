@@ -251,6 +251,13 @@ pub enum HostAsk {
     Reconfigure,
     /// End.
     Shutdown,
+    /// A token with which commands act as a user.
+    UserToken {
+        /// Whose.
+        user: String,
+        /// How long it holds.
+        lifespan: Duration,
+    },
     /// A token with which agents can join.
     JoinToken {
         /// How long it is valid.

@@ -108,6 +108,15 @@ impl FrontendCore {
             CommandRequest::AskRun { .. } => {
                 Err(Refusal::NotSupported("asking the controller for a run on a node".to_owned()))
             }
+            CommandRequest::MakeUserToken { user, lifespan_secs } => {
+                let user = self.may_have_token(by, user, lifespan_secs)?;
+                host(HostAsk::UserToken { user, lifespan: Duration::from_secs(lifespan_secs.into()) })
+            }
+            // One that holds was taken off before. With a token no other is made, so that a stolen one runs out.
+            CommandRequest::WithToken { request, .. } => Err(match *request {
+                CommandRequest::MakeUserToken { .. } => Refusal::AccessDenied,
+                _ => Refusal::NotAuthenticated,
+            }),
             CommandRequest::Cancel(cancel) => self.cancel(turn, request, by, cancel),
             CommandRequest::ControlJob { jobs, action } => self.control(turn, request, by, jobs, action),
             CommandRequest::UpdateJob { jobs, change } => self.update_job(turn, request, by, jobs, *change, checked),
@@ -119,6 +128,25 @@ impl FrontendCore {
             other if by.admin => self.administer(turn, request, by, other),
             _ => Err(Refusal::AccessDenied),
         }
+    }
+
+    /// The user for whom a token may be made (slurm.conf(5), `AuthAltParameters`).
+    fn may_have_token(&self, by: Authority, user: Option<String>, lifespan_secs: u32) -> Result<String, Refusal> {
+        let config = self.sight.config();
+        if !config.auth.jwt {
+            return Err(Refusal::NoTokens);
+        }
+        let own = self.user_now(by.uid)?.map(|user| user.name);
+        if by.admin {
+            return user.or(own).ok_or(Refusal::AccessDenied);
+        }
+        if config.auth.only_admins_make_tokens || (user.is_some() && user != own) {
+            return Err(Refusal::AccessDenied);
+        }
+        if config.auth.max_lifespan_secs.is_some_and(|most| lifespan_secs > most) {
+            return Err(Refusal::InvalidTimeLimit);
+        }
+        own.ok_or(Refusal::AccessDenied)
     }
 
     /// Handles a request that only administrators may make.

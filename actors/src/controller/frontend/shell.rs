@@ -260,6 +260,7 @@ impl FrontendHands {
             HostAsk::Reconfigure => host.reconfigure(replies),
             HostAsk::Shutdown => host.shutdown(replies),
             HostAsk::JoinToken { lifetime, node } => host.join_token(lifetime, node, replies),
+            HostAsk::UserToken { user, lifespan } => host.user_token(env.config(), user, lifespan, replies),
             HostAsk::Certs => host.certs(replies),
             HostAsk::RenewCerts(nodes) => host.renew_certs(nodes, replies),
             HostAsk::RotateAuthority { leave_behind } => host.rotate_authority(leave_behind, replies),

@@ -1,4 +1,5 @@
-//! Triggers: who may set and clear them (strigger(1)). Their programs run as SlurmUser, as whom the controller runs.
+//! Triggers: who may set and clear them (strigger(1)). Their programs run as who set them: SlurmUser, or any user of a cluster
+//! whose SlurmUser is root and whose site allows it (`SlurmctldParameters=allow_user_triggers`).
 
 use super::{
     core::{FrontendCore, Reply, Then, Turn},
@@ -8,7 +9,7 @@ use crate::{messages::job::Authority, trigger::core::TriggerAsk};
 use garrick_model::{
     messages::command::CommandReply,
     refusal::Refusal,
-    trigger::{MOST_OF_PROGRAM, TriggerAbout, TriggerRequest, TriggerSelector},
+    trigger::{MOST, MOST_OF_PROGRAM, MOST_OF_USER, TriggerAbout, TriggerRequest, TriggerSelector},
 };
 
 /// The user who may do everything, but sets no trigger: its program would not run as that user.
@@ -28,16 +29,21 @@ impl FrontendCore {
         by: Authority,
         trigger: TriggerRequest,
     ) -> Reply {
-        let is_slurm_user = by.uid != ROOT || self.user_name(by.uid) == self.sight.config().slurm_user;
-        if !by.admin || !is_slurm_user {
+        let config = self.sight.config();
+        let is_slurm_user = by.admin && (by.uid != ROOT || self.user_name(by.uid) == config.slurm_user);
+        let of_root = config.slurm_user == "root" || config.slurm_user == ROOT.to_string();
+        let any_user = of_root && config.slurmctld_parameters.has("allow_user_triggers");
+        if !is_slurm_user && (by.uid == ROOT || !any_user) {
             return Err(Refusal::AccessDenied);
         }
-        self.check_trigger(&trigger)?;
-        self.ask(turn, request, vec![Ask::Trigger(TriggerAsk::Set { uid: by.uid, request: trigger })], saved());
+        self.check_trigger(&trigger, by)?;
+        let most = if is_slurm_user { MOST } else { MOST_OF_USER };
+        let ask = TriggerAsk::Set { uid: by.uid, most, request: trigger };
+        self.ask(turn, request, vec![Ask::Trigger(ask)], saved());
         Ok(None)
     }
 
-    fn check_trigger(&mut self, trigger: &TriggerRequest) -> Result<(), Refusal> {
+    fn check_trigger(&mut self, trigger: &TriggerRequest, by: Authority) -> Result<(), Refusal> {
         let TriggerRequest { events, about, program, .. } = trigger;
         let size = program.len();
         if size > MOST_OF_PROGRAM {
@@ -64,6 +70,9 @@ impl FrontendCore {
             }
             TriggerAbout::Job(job) => {
                 let view = self.sight.boards().jobs.get(job).ok_or(Refusal::InvalidJobId)?;
+                if !by.admin && view.uid != by.uid {
+                    return Err(Refusal::AccessDenied);
+                }
                 if view.state.waits() || view.state.works() { Ok(()) } else { Err(Refusal::AlreadyDone) }
             }
             TriggerAbout::Controller => Ok(()),

@@ -19,7 +19,7 @@ use super::{
     scheduler::SchedulerMsg,
     sites::{job_site, node_site},
     steps::StepsMsg,
-    trigger::{NodeMarks, TriggerMsg},
+    trigger::{Marks, TriggerMsg},
 };
 use crate::{
     job::core::JobCore,
@@ -172,8 +172,8 @@ pub struct Env {
     pub links: Links,
     /// Which jobs hold which licenses.
     pub licenses: LicenseOffice,
-    /// What happened to nodes, for triggers.
-    pub node_marks: NodeMarks,
+    /// What happened, for triggers.
+    pub marks: Marks,
     /// What commands that watch a job are told of it.
     pub notices: Notices,
     /// What is counted for `sdiag`.
@@ -219,7 +219,7 @@ impl Env {
             nodes: NodeCores::default(),
             links: Links::default(),
             licenses: LicenseOffice::default(),
-            node_marks: NodeMarks::default(),
+            marks: Marks::default(),
             notices: Notices::default(),
             counted: Arc::default(),
             ids,

@@ -103,7 +103,7 @@ impl Shell for NodeCore {
 
     fn publish(&self, _: &mut NodeHands, env: &Env, view: Arc<NodeView>) {
         if let Some(before) = env.boards.nodes.get(&view.index).filter(|before| before.name == view.name) {
-            env.node_marks.note(&before, &view);
+            env.marks.note(&before, &view);
         }
         env.boards.nodes.publish(view.index, view);
     }

@@ -63,6 +63,8 @@ pub trait Host: Send + Sync + 'static {
     fn shutdown(&self, replies: Box<dyn ReplySink>);
     /// Makes a join token, for one node only if it is named.
     fn join_token(&self, lifetime: Duration, node: Option<String>, replies: Box<dyn ReplySink>);
+    /// Makes a token with which commands act as that user: answers `Token`.
+    fn user_token(&self, config: Arc<Config>, user: String, lifespan: Duration, replies: Box<dyn ReplySink>);
     /// The certificates that the cluster's authority issued: answers `Certs`.
     fn certs(&self, replies: Box<dyn ReplySink>);
     /// Revokes the certificates of these nodes, and makes the revocation effective everywhere. Answers their number; after a

@@ -23,10 +23,7 @@ use garrick_runtime::{ReplyTo, TimerKey};
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -36,39 +33,68 @@ const LIMIT: Duration = Duration::from_secs(5 * 60);
 /// Messages of the owner of triggers.
 pub type TriggerMsg = OwnerMsg<TriggersCore>;
 
-/// What happened to nodes since it was taken last, by node.
+/// What happened since it was taken last.
 #[derive(Debug, Default)]
-pub struct NodeMarks(Mutex<BTreeMap<String, BTreeSet<TriggerEvent>>>, AtomicBool);
+pub struct Marks(Mutex<Happened>);
 
-impl NodeMarks {
+#[derive(Debug, Default)]
+struct Happened {
+    /// By node.
+    nodes: BTreeMap<String, BTreeSet<TriggerEvent>>,
+    /// Events of controllers, of the service of accounting and of its database.
+    others: BTreeSet<TriggerEvent>,
+}
+
+impl Marks {
+    fn lock(&self) -> MutexGuard<'_, Happened> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A node shows itself anew.
     pub fn note(&self, before: &NodeView, after: &NodeView) {
         let events = marks::between(before, after);
         if !events.is_empty() {
-            let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            marks.entry(after.name.clone()).or_default().extend(events);
+            self.lock().nodes.entry(after.name.clone()).or_default().extend(events);
         }
     }
 
-    /// True for the first life of the owner of triggers in this process.
-    fn is_first_life(&self) -> bool {
-        !self.1.swap(true, Ordering::Relaxed)
+    /// Something else happened.
+    pub fn note_event(&self, event: TriggerEvent) {
+        self.lock().others.insert(event);
     }
 
-    fn take(&self) -> BTreeMap<String, BTreeSet<TriggerEvent>> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn take(&self) -> Happened {
+        std::mem::take(&mut *self.lock())
     }
 }
 
 fn seen(env: &Env, jobs: BTreeSet<JobId>) -> Seen {
     let nodes = env.boards.nodes.list();
     let view = |job: JobId| Some((job, env.boards.jobs.get(&job)?));
+    let happened = env.marks.take();
     Seen {
-        nodes: env.node_marks.take(),
+        nodes: happened.nodes,
+        others: happened.others,
         idle: nodes.iter().filter(|node| marks::is_idle(node)).map(|node| node.name.clone()).collect(),
         jobs: jobs.into_iter().filter_map(view).collect(),
         configurations: env.configurations(),
     }
+}
+
+/// Runs a program as another user, with that user's groups (util-linux). A controller that does not run as root may not.
+const SETPRIV: &str = "/usr/bin/setpriv";
+
+/// The words before a program that make it run as the user who set its trigger; none where the controller runs as that user.
+/// `None`: the user is not known.
+fn become_owner(env: &Env, uid: u32) -> Option<Vec<String>> {
+    let owner = env.ports.users.user(uid)?;
+    let own = &env.config().slurm_user;
+    if owner.name == *own || uid.to_string() == *own {
+        return Some(Vec::new());
+    }
+    let ids = [format!("--reuid={uid}"), format!("--regid={}", owner.gid)];
+    let rest = ["--init-groups", "--"].map(str::to_owned);
+    Some([SETPRIV.to_owned()].into_iter().chain(ids).chain(rest).collect())
 }
 
 impl Shell for TriggersCore {
@@ -78,7 +104,7 @@ impl Shell for TriggersCore {
 
     fn name(input: &TriggerInput) -> &'static str {
         match input {
-            TriggerInput::Begun { .. } => "Begun",
+            TriggerInput::Begun => "Begun",
             TriggerInput::Asked { .. } => "Ask",
             TriggerInput::Tick => "Tick",
             TriggerInput::Seen(_) => "Seen",
@@ -101,8 +127,7 @@ impl Shell for TriggersCore {
     }
 
     fn begin(&mut self, (): &mut (), env: &Env, now: Timestamp, out: &mut Out<Self>) {
-        let restarted = env.job_site().epoch > 1 && env.node_marks.is_first_life();
-        self.handle(now, &mut env.ids.clone(), TriggerInput::Begun { restarted }, out);
+        self.handle(now, &mut env.ids.clone(), TriggerInput::Begun, out);
     }
 
     fn hand(&self, (): &mut (), gift: Infallible) {
@@ -112,9 +137,13 @@ impl Shell for TriggersCore {
     fn run(&self, (): &mut (), env: &Env, errand: TriggerErrand) -> Came<TriggerInput> {
         match errand {
             TriggerErrand::Look { jobs } => Came::Input(TriggerInput::Seen(Box::new(seen(env, jobs)))),
-            TriggerErrand::Run { program: line, argument } => {
+            TriggerErrand::Run { uid, program: line, argument } => {
                 // What comes of it is in the log.
-                let words = line.split_ascii_whitespace().map(str::to_owned);
+                let Some(before) = become_owner(env, uid) else {
+                    tracing::error!(uid, program = line, "trigger.owner_unknown: its program does not run");
+                    return Came::Nothing;
+                };
+                let words = before.into_iter().chain(line.split_ascii_whitespace().map(str::to_owned));
                 let program = SiteProgram::of_words(Moment::Trigger, words, argument, Some(LIMIT));
                 env.ports.programs.run(program, ReplyTo::calling(drop));
                 Came::Nothing

@@ -67,6 +67,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The database fails, not what is asked of it.
+    pub const fn is_of_database(&self) -> bool {
+        matches!(self, Self::File(_) | Self::Away(_) | Self::Refused { .. } | Self::Sql(_) | Self::Schema(_))
+    }
+
     /// The connection is not to be used any more.
     pub(crate) fn is_lost(&self) -> bool {
         match self {

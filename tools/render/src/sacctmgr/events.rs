@@ -54,7 +54,7 @@ static FIELDS: [(&str, Field); 15] = [
     ),
 ];
 
-/// The number of a node's state: 1 is down, 2 idle, and 512 and 2048 are added where it is drained and where it does not respond.
+/// The number of a node's state: 1 is down, 2 idle, and 512 and 2048 are added where it is drained or FAIL, and where it does not respond.
 /// 0 in events of clusters. All seen in `sacctmgr list event` of Slurm 22.05.8.
 fn state_number(row: &EventRow) -> u32 {
     const DOWN: u32 = 1;
@@ -64,8 +64,8 @@ fn state_number(row: &EventRow) -> u32 {
     let silent = row.state.ends_with('*');
     let state = match row.state.trim_end_matches('*') {
         _ if row.node.is_none() => return 0,
-        "DRAIN" if silent || row.down => DOWN | DRAIN,
-        "DRAIN" => IDLE | DRAIN,
+        "DRAIN" | "FAIL" if silent || row.down => DOWN | DRAIN,
+        "DRAIN" | "FAIL" => IDLE | DRAIN,
         _ => DOWN,
     };
     if silent { state | NO_RESPOND } else { state }

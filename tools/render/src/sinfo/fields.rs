@@ -267,7 +267,7 @@ fn range(group: &Group<'_>, of: impl Fn(&NodeView) -> Option<u64>, text: impl Fn
 
 /// Whether a node counts as idle when nothing runs on it.
 fn serves(node: &NodeView) -> bool {
-    node.base == NodeBase::Up && !node.flags.drain && !node.flags.is_silent() && !node.flags.invalid
+    node.base == NodeBase::Up && !node.flags.is_held_back() && !node.flags.is_silent() && !node.flags.invalid
 }
 
 /// Nodes allocated, idle, other and in all.

@@ -155,7 +155,10 @@ pub fn scheduler_log(session: &mut Session, words: &[String]) -> i32 {
     }
     match session.setting("SlurmSchedLogFile") {
         Ok(None) => session.plain_error(format_args!("{CALL}{}", Refusal::Disabled)),
-        Ok(Some(_)) => session.not_supported("scontrol schedloglevel"),
+        Ok(Some(_)) => {
+            let on = !["0", "disable"].contains(&level.to_ascii_lowercase().as_str());
+            change_log(session, LogChange::Scheduler(on), Vec::new(), CALL)
+        }
         Err(code) => code,
     }
 }

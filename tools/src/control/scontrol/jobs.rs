@@ -1,6 +1,6 @@
 //! `scontrol hold`, `uhold`, `release`, `requeue`, `requeuehold`, `suspend`, `resume`, `top` and `write batch_script`.
 
-use super::{NOT_THEIRS, Session, full_word, too_few, too_many};
+use super::{NOT_THEIRS, Session, full_word, too_few, too_many, write_config};
 use crate::query::choices;
 use garrick_asking::{
     contact::{self, AskError},
@@ -210,7 +210,13 @@ pub fn write(session: &mut Session, words: &[String]) -> i32 {
     let Some((what, rest)) = words.split_first() else { return too_few(session, "write") };
     match full_word(what, &["batch_script", "config"]) {
         Some("batch_script") => {}
-        Some("config") => return session.not_supported("scontrol write config"),
+        Some("config") => {
+            return match rest {
+                [] => write_config::run(session, None),
+                [file] => write_config::run(session, Some(file)),
+                _ => too_many(session, "write"),
+            };
+        }
         _ => return session.plain_error(format_args!("invalid write argument:{what}")),
     }
     let (id, file) = match rest {

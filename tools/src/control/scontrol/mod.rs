@@ -12,6 +12,7 @@
 //! | `local` | `listpids`, `listjobs`, `liststeps`, `pidinfo`, `getent`: what runs on this host |
 //! | `power` | `power`, `reboot`, `cancel_reboot` |
 //! | `words` | the names of all commands |
+//! | `write_config` | `write config` |
 //! | `steps` | `notify`, `update StepId=` |
 //! | `site` | `completing`, `errnumstr`, `getaddrs`, `wait_job`, `token`, `cluster` |
 
@@ -32,6 +33,7 @@ mod steps;
 mod topology;
 pub mod update;
 mod words;
+mod write_config;
 
 use crate::{
     options::{getopt, table::Arg},

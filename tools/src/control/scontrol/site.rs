@@ -4,6 +4,7 @@ use super::{Session, too_few, too_many};
 use crate::query::choices;
 use garrick_asking::contact;
 use garrick_model::{
+    env_vars::SLURM_JWT,
     hostlist::{self, HostList},
     job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest, JobMilestone},
@@ -118,28 +119,36 @@ pub fn wait_job(session: &mut Session, words: &[String]) -> i32 {
     }
 }
 
-/// `token [lifespan=SECONDS] [username=NAME]`: where no token type is configured, there are none to be had.
+/// Seconds for which a token holds that names no time, as in Slurm.
+const LIFESPAN: u32 = 1800;
+
+/// `token [lifespan=SECONDS] [username=NAME]`: prints one, as it is set for commands.
 pub fn token(session: &mut Session, words: &[String]) -> i32 {
+    let (mut lifespan_secs, mut user) = (LIFESPAN, None);
     for word in words {
         match word.split_once('=') {
             Some((key, value)) if key.eq_ignore_ascii_case("lifespan") => {
-                if !value.eq_ignore_ascii_case("infinite") && value.parse::<u32>().is_err() {
+                let secs = if value.eq_ignore_ascii_case("infinite") { Ok(u32::MAX) } else { value.parse() };
+                let Ok(secs) = secs else {
                     session.console.error(format_args!("Invalid numeric value \"{value}\" for lifespan."));
                     return 1;
-                }
+                };
+                lifespan_secs = secs;
             }
-            Some((key, _)) if key.eq_ignore_ascii_case("username") => {}
+            Some((key, value)) if key.eq_ignore_ascii_case("username") => user = Some(value.to_owned()),
             _ => return session.plain_error(format_args!("Invalid option: `{word}`")),
         }
     }
-    match session.setting("AuthAltTypes") {
-        Ok(None) => {
-            let why = "Required plugin type not loaded or initialized";
-            session.console.error(format_args!("slurm_fetch_token: error with request: {why}"));
+    let request = CommandRequest::MakeUserToken { user, lifespan_secs };
+    match session.cluster().and_then(|c| match c.ask(&request)? {
+        CommandReply::Token(token) => Ok(token),
+        other => Err(c.unexpected(&other)),
+    }) {
+        Ok(token) => session.print(|out| writeln!(out, "{SLURM_JWT}={token}")),
+        Err(error) => {
+            session.console.error(format_args!("slurm_fetch_token: error with request: {error}"));
             1
         }
-        Ok(Some(_)) => session.not_supported("scontrol token"),
-        Err(code) => code,
     }
 }
 

@@ -20,7 +20,12 @@ pub const WORDS: &[Word] = &[
     word(RECORDS, "update", "KEY=VALUE...", "change a job, step, node, partition or reservation"),
     word(RECORDS, "create", "KEY=VALUE...", "create a node, partition or reservation"),
     word(RECORDS, "delete", "KIND=NAME", "delete a node, partition or reservation"),
-    word(RECORDS, "write", "batch_script JOB [FILE]", "save the script of a job, or print it for the file -"),
+    word(
+        RECORDS,
+        "write",
+        "batch_script JOB [FILE] | config [FILE]",
+        "save the script of a job, or print it for the file -; save the running configuration as FILE.DATETIME",
+    ),
     word(JOBS, "hold", "JOB...", "keep waiting jobs from starting, as an administrator may"),
     word(JOBS, "uhold", "JOB...", "keep waiting jobs from starting, so that their owners may release them"),
     word(JOBS, "release", "JOB...", "let held jobs start"),

@@ -12,12 +12,13 @@ use crate::{
 };
 use garrick_asking::{
     cluster::ClusterError,
-    contact::{AskError, Contact},
+    contact::{self, AskError, Contact},
     runs,
 };
 use garrick_model::{
-    ids::Sluid,
+    ids::{JobId, Sluid},
     messages::command::{CommandReply, CommandRequest, TraceLine},
+    refusal::Refusal,
     time::Timestamp,
 };
 use garrick_render::clock::Clock;
@@ -104,12 +105,21 @@ pub fn main(args: Vec<OsString>) -> i32 {
         return counts::main(&console, prefixes, form);
     }
     let follow = arguments.has("follow");
+    let jobs: Vec<JobId> = prefixes.iter().filter_map(|prefix| job_of(prefix)).collect();
     let outcome = Contact::open(&console).and_then(|mut contact| {
+        // One that the controller has forgotten may still be in the traces, but nothing more comes of it.
+        let unknown = unknown_jobs(&mut contact, &jobs)?;
+        if !unknown.is_empty() && (follow || unknown.len() == prefixes.len()) {
+            unknown.iter().for_each(|job| console.error(format_args!("job/{job}: {}", Refusal::InvalidJobId)));
+            return Err(AskError::Refused(Refusal::InvalidJobId));
+        }
         contact.daemon().send(&CommandRequest::Trace { prefixes, follow })?;
         if follow { stream(&mut contact, form, last) } else { collect(&mut contact, form, last) }
     });
     match outcome {
         Ok(written) => output::finish(&console, written, 0),
+        // It was told with the job's name.
+        Err(AskError::Refused(Refusal::InvalidJobId)) => 1,
         Err(error) => error.tell_as(&console),
     }
 }
@@ -119,6 +129,22 @@ fn run_in(word: &str) -> Option<(Sluid, &str)> {
     let named = word.strip_prefix("job/")?;
     let (run, rest) = named.split_at(named.find('/').unwrap_or(named.len()));
     Some((run.parse().ok()?, rest))
+}
+
+/// The job of an actor's path.
+fn job_of(path: &str) -> Option<JobId> {
+    path.strip_prefix("/job/")?.split('/').next()?.parse().ok().map(JobId)
+}
+
+/// Those of the jobs that the controller does not know.
+fn unknown_jobs(contact: &mut Contact, jobs: &[JobId]) -> Result<Vec<JobId>, AskError> {
+    let mut unknown = Vec::new();
+    for job in jobs {
+        if contact::known_jobs(contact, &CommandRequest::list_jobs(vec![(*job).into()]))?.is_empty() {
+            unknown.push(*job);
+        }
+    }
+    Ok(unknown)
 }
 
 fn tell(console: &Console, word: &str, error: &ClusterError) -> i32 {

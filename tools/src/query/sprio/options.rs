@@ -4,7 +4,7 @@ use super::Sort;
 use crate::{
     options::table::Arg,
     query::{
-        arguments::{Arguments, NO_FEDERATION, Table, inert, option, unsupported},
+        arguments::{Arguments, NO_FEDERATION, Table, inert, option},
         choices,
     },
 };
@@ -30,7 +30,7 @@ pub static TABLE: Table = Table {
         option("norm", Some('n'), Arg::None, "factors without their weights"),
         option("format", Some('o'), Arg::Required("format"), "fields by letters, %[.][size]letter"),
         option("partition", Some('p'), Arg::Required("partition(s)"), "only jobs in these partitions"),
-        unsupported("sibling", None, Arg::None, "also jobs of other clusters, with a column for the cluster"),
+        inert("sibling", None, Arg::None, "also jobs of other clusters of a federation", NO_FEDERATION),
         option(
             "sort",
             Some('S'),

@@ -227,7 +227,7 @@ fn out_of_service(job: &JobView, reason: &Reason, around: &Around) -> String {
         Reason::Other(text) => text.split_once(':').and_then(|(_, names)| hostlist::expand(names).ok()),
         _ => None,
     };
-    let is_out = |node: &NodeView| node.base != NodeBase::Up || node.flags.drain || node.flags.is_silent();
+    let is_out = |node: &NodeView| node.base != NodeBase::Up || node.flags.is_held_back() || node.flags.is_silent();
     let out: Vec<&NodeView> = match &named {
         Some(names) => around.nodes.iter().map(|n| &**n).filter(|node| names.contains(&node.name)).collect(),
         None => around.nodes_of(job).filter(|node| is_out(node)).collect(),

@@ -29,7 +29,7 @@ pub fn lacks(job: &JobView, around: &Around) -> Option<String> {
     if job.reason != Reason::Resources || !said || around.private {
         return None;
     }
-    let serves = |node: &&NodeView| node.base == NodeBase::Up && !node.flags.drain && !node.flags.is_silent();
+    let serves = |node: &&NodeView| node.base == NodeBase::Up && !node.flags.is_held_back() && !node.flags.is_silent();
     let nodes: Vec<&NodeView> = around.nodes_of(job).filter(serves).collect();
     let wanted = job.min_nodes.max(1) as usize;
     let cpus_each = u64::from(job.cpus).div_ceil(wanted as u64).max(1);

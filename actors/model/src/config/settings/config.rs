@@ -13,6 +13,7 @@ use super::{
     job_defaults::JobDefaults,
     job_submit::JobSubmitPlugin,
     mcs::Mcs,
+    auth::AuthSettings,
     metrics::MetricsSettings,
     node::NodeConfig,
     partition::{OverTime, PartitionConfig},
@@ -205,6 +206,14 @@ settings_with_rows! {
         pub slurmctld_syslog_debug: Option<LogLevel>,
         /// `SlurmdSyslogDebug`; `None`: as for the controller.
         pub slurmd_syslog_debug: Option<LogLevel>,
+        /// `SlurmSchedLogFile`.
+        pub sched_log_file: Option<String>,
+        /// `SlurmSchedLogLevel`.
+        pub sched_log_level: u32,
+        /// `SlurmctldPrimaryOnProg`.
+        pub primary_on: Option<PathBuf>,
+        /// `SlurmctldPrimaryOffProg`.
+        pub primary_off: Option<PathBuf>,
         /// `SlurmctldParameters`.
         pub slurmctld_parameters: Parameters,
         /// `SlurmdParameters`.
@@ -362,6 +371,8 @@ settings_with_rows! {
         pub completion: CompletionSettings,
         /// `JobAcctGatherFrequency` and `AcctGatherEnergyType`: how it is measured what tasks use.
         pub gathering: GatheringSettings,
+        /// `AuthAltTypes` and `AuthAltParameters`: tokens of users.
+        pub auth: AuthSettings,
         /// `MetricsType` and its relatives: who reads metrics over HTTP.
         pub metrics: MetricsSettings,
         /// `PrivateData`: what ordinary users may not see of others.

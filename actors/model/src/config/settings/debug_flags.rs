@@ -137,6 +137,8 @@ pub enum LogChange {
         /// Too.
         with: DebugFlags,
     },
+    /// Whether the log of the scheduler is written (`SlurmSchedLogLevel`).
+    Scheduler(bool),
 }
 
 impl fmt::Display for LogChange {
@@ -144,6 +146,7 @@ impl fmt::Display for LogChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Level(level) => f.write_str(level.name()),
+            Self::Scheduler(on) => write!(f, "SlurmSchedLogLevel={}", u8::from(*on)),
             Self::Flags { without, with } => {
                 let sign = |sign, flags: &DebugFlags| {
                     if flags.0.is_empty() { String::new() } else { format!("{sign}{flags}") }

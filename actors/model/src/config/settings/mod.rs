@@ -18,6 +18,7 @@ pub(super) mod job_defaults;
 pub(super) mod job_submit;
 pub(super) mod kinds;
 pub(super) mod mcs;
+pub(super) mod auth;
 pub(super) mod metrics;
 pub(super) mod node;
 pub(super) mod partition;

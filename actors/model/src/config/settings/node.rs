@@ -91,7 +91,7 @@ pub enum ConfiguredState {
     Down,
     /// `DRAIN`
     Drain,
-    /// `FAIL`, `FAILING`: as `DRAIN`.
+    /// `FAIL`, `FAILING`: gets nothing new either.
     Fail,
     /// `FUTURE`: not shown and not contacted.
     Future,
