@@ -206,10 +206,10 @@ impl<A: Actor> Host<A> {
         let Some(actor) = &mut self.actor else { return };
         let context = &mut self.cx;
         let begun = self.ring.begin();
-        let mut name = "?";
+        let (mut name, mut traced) = ("?", true);
         let result = TraceContext { trace: cx.trace, cause: id }.enter(|| {
             guarded(|| {
-                name = msg.name();
+                (name, traced) = (msg.name(), msg.is_traced());
                 actor.handle(context, msg);
             })
         });
@@ -218,8 +218,8 @@ impl<A: Actor> Host<A> {
             Err(panic) => Outcome::Panic(panic.clone()),
         };
         match begun {
-            Some(begun) => self.ring.record(&begun, cx, id, queued, name, &outcome),
-            None => self.ring.count(name),
+            Some(begun) if traced || result.is_err() => self.ring.record(&begun, cx, id, queued, name, &outcome),
+            _ => self.ring.count(name),
         }
         match result {
             Ok(()) => self.after_author(),

@@ -8,6 +8,12 @@ use crate::{context::Context, path::ActorPath};
 pub trait Message: Send + 'static {
     /// The message's name as traces show it, such as `SubmitJob`: the variant, never its data.
     fn name(&self) -> &'static str;
+
+    /// Is it kept in traces? What carries traces must not be: whoever follows its actor would be sent a record of each batch of
+    /// records, without end. It is counted all the same.
+    fn is_traced(&self) -> bool {
+        true
+    }
 }
 
 /// A unit of state that handles one message at a time, on one thread.

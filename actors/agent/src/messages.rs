@@ -440,6 +440,10 @@ pub enum AgentEffect {
 pub struct AgentMsg(pub AgentInput);
 
 impl Message for AgentMsg {
+    fn is_traced(&self) -> bool {
+        !matches!(self.0, AgentInput::OwnTrace { .. })
+    }
+
     fn name(&self) -> &'static str {
         match &self.0 {
             AgentInput::Begin { .. } => "Begin",

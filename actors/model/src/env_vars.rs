@@ -19,6 +19,8 @@ macro_rules! variables {
 variables! {
 /// Path of `slurm.conf`.
 pub const SLURM_CONF: &str = "SLURM_CONF";
+/// Where `scontrol write config` writes to, with the date behind it.
+pub const SLURM_CONF_OUT: &str = "SLURM_CONF_OUT";
 /// A token (`scontrol token`): commands act as its user.
 pub const SLURM_JWT: &str = "SLURM_JWT";
 /// Home of an embedded cluster.

@@ -322,7 +322,8 @@ impl NodeCore {
     pub(super) fn save(&mut self, mut saved: SavedNode, out: &mut Vec<NodeEffect>) {
         let is_out = self.is_out(&saved);
         // What is shown of it is another event too.
-        let is_other = is_out && (saved.down, saved.drain, saved.fail) != (self.saved.down, self.saved.drain, self.saved.fail);
+        let is_other =
+            is_out && (saved.down, saved.drain, saved.fail) != (self.saved.down, self.saved.drain, self.saved.fail);
         if is_out != saved.is_out() || is_other {
             saved.service = Some(SavedService { out: is_out, since: self.now });
         }

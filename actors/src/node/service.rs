@@ -381,8 +381,7 @@ impl NodeCore {
         }
         tracing::info!(node = self.settings.name, "node.is_back_in_service_as_was_asked_for");
         let (drain, fail, down) = (false, false, None);
-        let saved =
-            SavedNode { drain, fail, down, reboot: None, resume_at: None, reason: None, ..self.saved.clone() };
+        let saved = SavedNode { drain, fail, down, reboot: None, resume_at: None, reason: None, ..self.saved.clone() };
         self.idle_from = now;
         self.heard(now);
         self.save(saved, out);

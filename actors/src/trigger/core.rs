@@ -180,8 +180,8 @@ impl TriggersCore {
         let all: Vec<Trigger> = self.known.values().filter(|trigger| trigger.due.is_none()).cloned().collect();
         for trigger in all {
             let has = |event| trigger.request.events.contains(&event);
-            let of_cluster = (has(TriggerEvent::Reconfig) && read_again)
-                || !trigger.request.events.is_disjoint(&seen.others);
+            let of_cluster =
+                (has(TriggerEvent::Reconfig) && read_again) || !trigger.request.events.is_disjoint(&seen.others);
             let (argument, since) = match &trigger.request.about {
                 _ if of_cluster => (Some("*".to_owned()), now),
                 TriggerAbout::Job(job) => self.of_job(&trigger, *job, now, seen, out),

@@ -165,10 +165,8 @@ fn a_job_is_told_of_before_its_limit_and_at_its_end() {
 fn the_configuration_controllers_and_accounting_have_events() {
     let mut rig = Rig::new();
     rig.set(on(&[TriggerEvent::Reconfig], ANY)).unwrap();
-    let of_cluster = |event, program: &str| TriggerRequest {
-        program: program.into(),
-        ..on(&[event], TriggerAbout::Controller)
-    };
+    let of_cluster =
+        |event, program: &str| TriggerRequest { program: program.into(), ..on(&[event], TriggerAbout::Controller) };
     rig.set(of_cluster(TriggerEvent::PrimaryResumed, "/bin/y")).unwrap();
     let stays = of_cluster(TriggerEvent::SlurmdbdFailed, "/bin/z");
     rig.set(TriggerRequest { permanent: true, ..stays }).unwrap();

@@ -353,7 +353,12 @@ mod tests {
 
     #[test]
     fn libraries_say_no_more_than_the_daemon() {
-        let at = |level| LogLevels { level, syslog: LogLevel::QUIET, flags: DebugFlags::of("steps").unwrap().0, scheduler: false };
+        let at = |level| LogLevels {
+            level,
+            syslog: LogLevel::QUIET,
+            flags: DebugFlags::of("steps").unwrap().0,
+            scheduler: false,
+        };
         assert!(filter(&at(LogLevel::QUIET)).to_string().contains("quinn=off"));
         assert!(filter(&at(LogLevel::INFO)).to_string().contains("garrick_stepd=debug"));
         assert!(filter(&at(LogLevel::INFO.louder(3))).to_string().contains("quinn=warn"));

@@ -158,8 +158,9 @@ impl RunningController {
     /// The process ends in order. Whoever has the state folder next is told so.
     pub async fn end(self) {
         let config = self.env.config();
-        let Self { _http: http, _completion: completion, _feed: feed, _accounts: accounts, _door: door, tenure, .. } =
-            self;
+        let Self {
+            _http: http, _completion: completion, _feed: feed, _accounts: accounts, _door: door, tenure, ..
+        } = self;
         // In this order: what feeds others before these.
         drop((http, completion, feed, accounts, door));
         primary::ends(&config).await;

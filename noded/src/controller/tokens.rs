@@ -2,7 +2,10 @@
 //! is in `sun`, `iat` says when it was made, and `exp` until when it holds. Whoever shows one acts as its user, and may do no more:
 //! the metrics' readers do, and commands with `SLURM_JWT`.
 
-use super::{http::Refused, names::{Names, Question}};
+use super::{
+    http::Refused,
+    names::{Names, Question},
+};
 use axum::http::{HeaderMap, header};
 use garrick_actors::submission::users::UserDirectory as _;
 use garrick_model::{

@@ -9,8 +9,10 @@ use crate::{
 use garrick_model::config;
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 const BOB: (&str, u32) = ("nobody", 65534);
@@ -110,7 +112,8 @@ const ONE: [&str; 6] = ["--nodes", "1", "--cpus", "4", "--memory", "4000"];
 
 #[test]
 fn the_scheduler_has_a_log_of_its_own_that_is_switched_on_and_off() {
-    let c = Cluster::up_with("sched-log", &ONE, |c| format!("SlurmSchedLogFile={}", c.work.join("sched.log").display()));
+    let c =
+        Cluster::up_with("sched-log", &ONE, |c| format!("SlurmSchedLogFile={}", c.work.join("sched.log").display()));
     let log = || fs::read_to_string(c.work.join("sched.log")).unwrap();
     let run = || {
         c.shell("sbatch --wait -o /dev/null --wrap true").ok();
@@ -119,7 +122,9 @@ fn the_scheduler_has_a_log_of_its_own_that_is_switched_on_and_off() {
     assert_eq!(log(), "");
     c.sh("scontrol schedloglevel 1").ok();
     run();
-    c.await_that("moves of jobs and passes are logged", || log().contains("job.started") && log().contains("sched.pass"));
+    c.await_that("moves of jobs and passes are logged", || {
+        log().contains("job.started") && log().contains("sched.pass")
+    });
     c.sh("scontrol schedloglevel disable").ok();
     c.await_that("it is off", || {
         let before = log();
@@ -131,7 +136,9 @@ fn the_scheduler_has_a_log_of_its_own_that_is_switched_on_and_off() {
 
 #[test]
 fn the_running_configuration_is_written_and_read_back() {
-    let c = Cluster::up_with("write-config", &ONE, |_| "KillWait=7\nPriorityType=priority/multifactor\nMaxJobCount=77".into());
+    let c = Cluster::up_with("write-config", &ONE, |_| {
+        "KillWait=7\nPriorityType=priority/multifactor\nMaxJobCount=77".into()
+    });
     c.sh("scontrol create partitionname=night nodes=n1 maxtime=30 prioritytier=3").ok();
     let said = c.sh("scontrol write config written").ok().out;
     let path = c.work.join(said.trim().strip_prefix("Slurm config saved to ").unwrap());
@@ -140,9 +147,7 @@ fn the_running_configuration_is_written_and_read_back() {
     let shape = |config: &config::Config| config.nodes[0].settings.shape.clone();
     assert_eq!(shape(&written), shape(&own));
     let night = written.partition("night").unwrap();
-    assert_eq!((night.max_time, night.nodes_text.as_str(), night.priority_tier), {
-        ("30".parse().unwrap(), "n1", 3)
-    });
+    assert_eq!((night.max_time, night.nodes_text.as_str(), night.priority_tier), { ("30".parse().unwrap(), "n1", 3) });
     assert!(written.partition(&own.partitions[0].name).is_some_and(|p| p.default));
     let nowhere = c.sh("scontrol write config /no/dir/x");
     assert!(nowhere.err.starts_with("Could not create file /no/dir/x.") && nowhere.out.is_empty(), "{nowhere:?}");
@@ -165,5 +170,31 @@ fn there_is_no_sibling_and_no_trace_of_what_there_is_not() {
     }
     assert!(!c.sh(&format!("stail job/{job}")).ok().out.is_empty());
     c.sh(&format!("scancel {job}")).ok();
+    c.down();
+}
+
+/// Each batch of records that a node's daemon sends was itself a message to its agent.
+#[test]
+fn who_follows_a_node_is_not_sent_what_following_causes() {
+    const LINES: usize = 60;
+    let c = Cluster::up("stail-node", &ONE);
+    let mut stail = c.command("stail").args(["-f", "node/n1"]).stdout(Stdio::piped()).spawn().unwrap();
+    let seen = AtomicBool::new(false);
+    let lines: Vec<String> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Something happens at the node until enough was read.
+            while !seen.load(Ordering::Relaxed) {
+                c.sh("scontrol setdebug info nodes=n1");
+            }
+        });
+        let lines = BufReader::new(stail.stdout.take().unwrap()).lines().take(LINES).map(Result::unwrap).collect();
+        seen.store(true, Ordering::Relaxed);
+        lines
+    });
+    stail.kill().unwrap();
+    stail.wait().unwrap();
+    assert_eq!(lines.len(), LINES);
+    let of_traces: Vec<_> = lines.iter().filter(|line| line.contains("OwnTrace")).collect();
+    assert!(of_traces.is_empty(), "{of_traces:#?}");
     c.down();
 }

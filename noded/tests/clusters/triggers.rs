@@ -129,7 +129,8 @@ fn controllers_that_fail_come_back_and_take_over_run_programs() {
     let programs = format!("SlurmctldPrimaryOnProg={}\nSlurmctldPrimaryOffProg={}\n", tell("on"), tell("off"));
     let text = text.replace(&format!("SlurmctldHost={own}(127.0.0.1)\n"), &format!("{hosts}{programs}"));
     fs::write(&site.conf, text).unwrap();
-    let line = format!("hostname understudy && exec {} -f {}", site.work.join("slurmctld").display(), site.conf.display());
+    let line =
+        format!("hostname understudy && exec {} -f {}", site.work.join("slurmctld").display(), site.conf.display());
     let start_understudy = || {
         let mut unshare = std::process::Command::new("unshare");
         let started = answer(unshare.args(["-u", "sh", "-c", &line]).stdin(std::process::Stdio::null()));
@@ -174,7 +175,10 @@ fn a_node_that_is_expected_to_fail_gets_nothing_new_and_is_told_of() {
     c.run("strigger", &["--set", "-F", "-p", program.to_str().unwrap()]).ok();
     c.run("strigger", &["--set", "--burst_buffer", "-p", "/bin/true"]).ok();
     let shown = c.sh("strigger --get -N").ok().out;
-    assert!(shown.contains(" node            * fail ") && shown.contains(" other      (null) burst_buffer "), "{shown}");
+    assert!(
+        shown.contains(" node            * fail ") && shown.contains(" other      (null) burst_buffer "),
+        "{shown}"
+    );
     c.sh("scontrol update nodename=n1 state=fail reason=disk").ok();
     let state = |node: &str| c.sh(&format!("sinfo -h -o %t%T -n {node}")).ok().out;
     c.await_that("it is FAIL", || state("n1") == "failfail\n");

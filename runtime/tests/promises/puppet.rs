@@ -20,6 +20,10 @@ impl Message for Act {
     fn name(&self) -> &'static str {
         self.0
     }
+
+    fn is_traced(&self) -> bool {
+        self.0 != "Untraced"
+    }
 }
 
 pub fn act(name: &'static str, deed: impl FnOnce(&mut Puppet, &mut Context<Puppet>) + Send + 'static) -> Act {

@@ -177,6 +177,23 @@ async fn a_follower_gets_every_record_also_of_actors_started_later() {
     .await;
 }
 
+/// Or whoever follows an actor that carries traces would be sent a record of each batch of records, without end.
+#[tokio::test(start_paused = true)]
+async fn what_carries_traces_is_counted_and_in_no_trace() {
+    stage(async |system, log, _lines| {
+        let a = start(&system, "a", &log);
+        settle(&a).await;
+        let mut follower = system.traces().follow(vec!["/a".to_owned()]);
+        a.try_send(act("Untraced", |_, _| ())).unwrap();
+        a.try_send(act("After", |_, _| ())).unwrap();
+        let (records, _) = follower.next_batch().await;
+        assert_eq!(records.iter().map(|record| record.message).collect::<Vec<_>>(), ["After"]);
+        let counts = system.traces().counts(&["/a".to_owned()]);
+        assert!(counts.iter().any(|count| (count.message, count.handled) == ("Untraced", 1)), "{counts:?}");
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_follower_that_does_not_keep_up_learns_how_many_records_it_lost() {
     stage(async |system, log, _lines| {

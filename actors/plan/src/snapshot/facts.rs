@@ -403,7 +403,12 @@ fn in_place(
 pub fn in_service(node: &NodeView) -> bool {
     let flags = node.flags;
     let goes_off = flags.power == NodePower::PoweringDown || flags.power_request == Some(PowerRequest::Down);
-    node.base == NodeBase::Up && !flags.is_held_back() && !flags.is_silent() && !flags.invalid && !flags.remains && !goes_off
+    node.base == NodeBase::Up
+        && !flags.is_held_back()
+        && !flags.is_silent()
+        && !flags.invalid
+        && !flags.remains
+        && !goes_off
 }
 
 /// CPUs that go together on this node: 1 with [`AllocationUnit::Cpu`], a core's schedulable threads otherwise.

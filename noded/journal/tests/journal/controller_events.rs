@@ -1255,3 +1255,25 @@ pub fn crontabs_and_triggers() -> Vec<ControllerEvent> {
         set(3, None),
     ]
 }
+
+/// What came to version 2 after that: nodes that are FAIL, and triggers for controllers and accounting.
+pub fn failing_and_triggers() -> Vec<ControllerEvent> {
+    use TriggerEvent::{
+        AccountingFull, BackupFailed, BackupInControl, BackupResumed, BurstBuffer, DatabaseFailed, DatabaseResumed, Fail,
+        PrimaryFailed, PrimaryInControl, SlurmdbdFailed, SlurmdbdResumed,
+    };
+    let node = |saved| ControllerEvent::Node { node: "n1".into(), saved: Box::new(saved) };
+    let trigger = |id, about, events: &[TriggerEvent]| {
+        let events = events.iter().copied().collect();
+        let (offset_secs, program, permanent) = (0, "/bin/echo a".into(), false);
+        let request = TriggerRequest { events, about, offset_secs, program, permanent };
+        ControllerEvent::Trigger { trigger: id, saved: Some(Box::new(Trigger { id, uid: 1001, request, due: None })) }
+    };
+    vec![
+        node(SavedNode { fail: true, ..SavedNode::default() }),
+        trigger(1, TriggerAbout::Nodes(Vec::new()), &[Fail]),
+        trigger(2, TriggerAbout::Controller, &[PrimaryFailed, PrimaryInControl, BackupFailed, BackupResumed]),
+        trigger(3, TriggerAbout::Controller, &[BackupInControl, AccountingFull, SlurmdbdFailed, SlurmdbdResumed]),
+        trigger(4, TriggerAbout::Controller, &[DatabaseFailed, DatabaseResumed, BurstBuffer]),
+    ]
+}

@@ -826,3 +826,19 @@ fn make_the_sample_of_runs_with_numbers() {
     let path = sample("version-2-numbered-runs.journal");
     garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::numbered_runs()).unwrap();
 }
+
+#[test]
+fn nodes_that_fail_and_later_triggers_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-failing-and-triggers.journal"));
+    assert_same(&read, &controller_events::failing_and_triggers());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    assert!(replayed.nodes["n1"].fail && !replayed.nodes["n1"].drain);
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-failing-and-triggers.journal, by hand"]
+fn make_the_sample_of_nodes_that_fail_and_later_triggers() {
+    let path = sample("version-2-failing-and-triggers.journal");
+    garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::failing_and_triggers()).unwrap();
+}

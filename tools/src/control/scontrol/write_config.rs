@@ -5,6 +5,7 @@ use super::Session;
 use garrick_asking::contact;
 use garrick_model::{
     config::{self, PartitionConfig, ShowFacts},
+    env_vars::SLURM_CONF_OUT,
     messages::command::{CommandReply, CommandRequest},
     state::NodeBase,
     time::{Timestamp, system_zone},
@@ -37,7 +38,7 @@ pub(super) fn run(session: &mut Session, file: Option<&str>) -> i32 {
         Err(code) => return code,
     };
     let conf = running.pairs.iter().find(|(key, _)| key == "SLURM_CONF").map(|(_, value)| value.clone());
-    let named = file.map(str::to_owned).or(conf);
+    let named = file.map(str::to_owned).or_else(|| std::env::var(SLURM_CONF_OUT).ok()).or(conf);
     let now = Timestamp::now().text(&system_zone());
     let path = format!("{}.{now}", named.unwrap_or_else(|| "slurm.conf".to_owned()));
     let text = text(&running, &now);
@@ -45,7 +46,9 @@ pub(super) fn run(session: &mut Session, file: Option<&str>) -> i32 {
     match written.and_then(|mut out| out.write_all(text.as_bytes())) {
         Ok(()) => session.print(|out| writeln!(out, "Slurm config saved to {path}")),
         Err(error) => {
-            let why = error.raw_os_error().map_or_else(|| error.to_string(), |n| nix::errno::Errno::from_raw(n).desc().to_owned());
+            let why = error
+                .raw_os_error()
+                .map_or_else(|| error.to_string(), |n| nix::errno::Errno::from_raw(n).desc().to_owned());
             session.plain_error(format_args!("Could not create file {path}: {why}"));
             0
         }
@@ -129,7 +132,9 @@ fn is_read_as(key: &str, written: &str, shown: &str, others: &[&(String, String)
     let same = |value: &str| value == shown || (key.ends_with("User") && shown.split('(').next() == Some(value));
     config.filter(|_| !report.has_errors()).is_some_and(|config| {
         let pairs = config::show_config(&config, &facts);
-        pairs.iter().any(|(name, value)| name.split('[').next().is_some_and(|n| n.eq_ignore_ascii_case(key)) && same(value))
+        pairs
+            .iter()
+            .any(|(name, value)| name.split('[').next().is_some_and(|n| n.eq_ignore_ascii_case(key)) && same(value))
     })
 }
 

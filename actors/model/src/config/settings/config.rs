@@ -2,6 +2,7 @@
 //! honoured yet stay as text, for `scontrol show config`.
 
 use super::{
+    auth::AuthSettings,
     cli_filter::CliFilter,
     completion::CompletionSettings,
     debug_flags::DebugFlags,
@@ -13,7 +14,6 @@ use super::{
     job_defaults::JobDefaults,
     job_submit::JobSubmitPlugin,
     mcs::Mcs,
-    auth::AuthSettings,
     metrics::MetricsSettings,
     node::NodeConfig,
     partition::{OverTime, PartitionConfig},

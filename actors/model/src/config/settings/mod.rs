@@ -2,6 +2,7 @@
 //! row of its table (`global`, `partition`, `node`) and a field: the row has its name, default, kind (how it is read and
 //! shown) and effect. `row` says what a row has, `kinds` are the kinds of values there are.
 
+pub(super) mod auth;
 pub(super) mod billing;
 pub(super) mod cli_filter;
 pub(super) mod completion;
@@ -18,7 +19,6 @@ pub(super) mod job_defaults;
 pub(super) mod job_submit;
 pub(super) mod kinds;
 pub(super) mod mcs;
-pub(super) mod auth;
 pub(super) mod metrics;
 pub(super) mod node;
 pub(super) mod partition;
