@@ -9,7 +9,7 @@
 //! | [`hostlist`] | `lx[0003-8000]`, both directions |
 //! | [`resources`] | CPUs, memory and their bitmaps, as integers |
 //! | [`node_shape`] | what a node has to give, and what of it a job or step holds |
-//! | [`cpu_freq`] | frequencies and governors of CPUs |
+//! | [`cpu_freq`], [`gpu_freq`] | frequencies and governors of CPUs; frequencies of GPUs |
 //! | [`usage`] | what tasks used |
 //! | [`reservation`] | advance reservations |
 //! | [`trigger`] | triggers: programs that run when something happens |
@@ -44,6 +44,7 @@ pub mod date;
 pub mod doors;
 pub mod entities;
 pub mod env_vars;
+pub mod gpu_freq;
 pub mod gres;
 pub mod hostlist;
 pub mod ids;

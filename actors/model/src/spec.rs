@@ -5,6 +5,7 @@ use crate::{
     batch::{FailLimit, RetryPolicy, StepCgroup, StepDependencies},
     cpu_freq::{CpuFreq, FrequencyRules},
     cron::Schedule,
+    gpu_freq::GpuFreq,
     gres::GresRequest,
     ids::{ArrayTask, JobId},
     mail::Mail,
@@ -321,6 +322,12 @@ pub struct JobSpec {
     /// `--prefer`, as written: goes before [`Self::constraint`] where it lets the job start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefer: Option<String>,
+    /// `--batch`, as written: what the node of the batch script has to have, as far as the job gets such a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_features: Option<String>,
+    /// `--reboot`: its nodes are rebooted before it begins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reboot: bool,
     /// `--delay-boot`: seconds for which no node is restarted for the job's features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_boot_secs: Option<u64>,
@@ -336,6 +343,9 @@ pub struct JobSpec {
     /// `--cpu-freq` of its steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_freq: Option<CpuFreq>,
+    /// `--gpu-freq` of its steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_freq: Option<GpuFreq>,
     /// `--acctg-freq`: how often it is looked at what tasks of its batch script and steps use, seconds; 0: never; `None`: as the
     /// site says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -803,6 +813,9 @@ pub struct StepSpec {
     /// `--cpu-freq`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_freq: Option<CpuFreq>,
+    /// `--gpu-freq`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_freq: Option<GpuFreq>,
     /// `--acctg-freq`: how often it is looked at what its tasks use, seconds; 0: never; `None`: as the job says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample_secs: Option<u32>,

@@ -25,7 +25,7 @@ pub struct StartProposal {
     pub job_generation: u64,
     /// Partition.
     pub partition: String,
-    /// Nodes in configuration order, the batch host first.
+    /// Nodes in configuration order, but the batch host first.
     pub nodes: Vec<AllocatedNode>,
     /// Generation of each node's view, in the same order as `nodes`.
     pub generations: Vec<u64>,

@@ -333,6 +333,7 @@ impl JobCore {
             Phase::Starting(_) => {
                 // An earlier life had noted that it is to end.
                 self.end_unlaunched(&mut turn);
+                self.ask_reboots(&mut turn);
                 if matches!(self.record.phase, Phase::Starting(_)) && !self.awaits_prolog(&mut turn) {
                     self.limit_launch(&mut turn);
                 }

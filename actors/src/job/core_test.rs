@@ -128,6 +128,40 @@ fn a_node_that_is_being_asked_has_nothing_to_let_go_of() {
 }
 
 #[test]
+fn nodes_are_told_to_reboot_when_the_run_has_all_of_them_and_it_begins_when_they_are_back() {
+    let mut job = Bench::with(JobSpec { reboot: true, ..spec() });
+    let out = job.send(JobInput::Start(Box::new(proposal(7, None, &["n0", "n1"]))));
+    let asks =
+        |effect: &JobEffect| matches!(effect, JobEffect::Tell(Letter::Node(_, NodeInput::Reserve(ask))) if ask.reboot);
+    assert_eq!(out.iter().filter(|effect| asks(effect)).count(), 2);
+    let grants = |node: &str| {
+        let result = Ok(Grant { address: format!("{node}:1"), boots: true });
+        JobInput::Reserved { attempt: 1, node: node.to_owned(), result }
+    };
+    let told = |out: &[JobEffect]| {
+        let reboots = |effect: &JobEffect| match effect {
+            JobEffect::Tell(Letter::Node(node, NodeInput::Reboot { sluid: Sluid(7), .. })) => Some(node.clone()),
+            _ => None,
+        };
+        out.iter().filter_map(reboots).collect::<Vec<_>>()
+    };
+    let launched = |out: &[JobEffect]| out.iter().any(|e| matches!(e, JobEffect::Do(JobErrand::Launch(_))));
+    assert_eq!(told(&job.send(grants("n0"))), Vec::<String>::new());
+    let out = job.send(grants("n1"));
+    assert_eq!((told(&out), launched(&out)), (vec!["n0".to_owned(), "n1".to_owned()], false));
+    let ready =
+        |node: &str| JobInput::NodeReady { node: node.to_owned(), sluid: Sluid(7), address: format!("{node}:2") };
+    assert!(!launched(&job.send(ready("n1"))));
+    // A controller that starts again asks once more those that are not back.
+    let left = job.core.leftover();
+    let mut out = Vec::new();
+    job.core.resume(job.now, &mut job.ids, left, &mut out);
+    assert_eq!(told(&out), ["n0"]);
+    assert!(launched(&job.send(ready("n0"))));
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
+#[test]
 fn one_refusal_gives_everything_back() {
     let mut job = Bench::with(spec());
     job.send(JobInput::Start(Box::new(proposal(7, None, &["n0", "n1", "n2"]))));

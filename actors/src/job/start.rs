@@ -102,6 +102,7 @@ impl JobCore {
                     partition: proposal.partition.clone(),
                     caps: proposal.caps,
                     left_to_system: self.record.spec.layout.left_to_system,
+                    reboot: self.record.spec.reboot,
                     expected_end,
                     generation: *generation,
                 })),
@@ -298,9 +299,19 @@ impl JobCore {
         self.left.retain(|node, _| !run.has_node(node));
         self.save(JobEvent::Allocated(Box::new(run)), turn);
         self.het_grant(turn);
+        self.ask_reboots(turn);
         self.launch(turn);
         self.limit_launch(turn);
         turn.outcome(pass, true);
+    }
+
+    /// `--reboot`: its nodes are told, and awaited as those that are powered up. May be repeated for the same run.
+    pub(super) fn ask_reboots(&self, turn: &mut Turn<'_>) {
+        let Phase::Starting(run) = &self.record.phase else { return };
+        let (job, sluid) = (self.record.id, self.record.sluid);
+        for node in run.booting.iter().filter(|_| self.record.spec.reboot) {
+            turn.tell_node(node.clone(), NodeInput::Reboot { job, sluid });
+        }
     }
 
     /// While nodes are being powered up, their own limit applies, and the prolog of the controller has one of its own.
@@ -319,7 +330,8 @@ impl JobCore {
             return;
         }
         if let Some(grant) = self.commit.as_mut().and_then(|commit| commit.granted.get_mut(node)) {
-            *grant = Grant::at(address);
+            // It is rebooted once the run has all that it needs.
+            *grant = Grant { address, boots: grant.boots && self.record.spec.reboot };
             return;
         }
         let waits = matches!(&self.record.phase, Phase::Starting(run) if run.booting.contains(node));

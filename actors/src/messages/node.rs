@@ -100,6 +100,8 @@ pub struct NodeSite {
     pub conf_hash: Option<u32>,
     /// `ResumeTimeout`: how long a reboot may take.
     pub reboot_limit: Duration,
+    /// There is a `RebootProgram`.
+    pub reboots: bool,
 }
 
 impl Default for NodeSite {
@@ -116,6 +118,7 @@ impl Default for NodeSite {
             power: None,
             conf_hash: None,
             reboot_limit: Duration::from_secs(60),
+            reboots: false,
         }
     }
 }
@@ -143,6 +146,8 @@ pub struct ReserveAsk {
     pub caps: CpuCaps,
     /// Cores that a job with exclusive use leaves to the system; `None`: as the node says.
     pub left_to_system: Option<SpecCores>,
+    /// The node is to be rebooted before the run begins.
+    pub reboot: bool,
     /// When the job is expected to end.
     pub expected_end: Option<Timestamp>,
     /// Generation of the node's view that the plan was made from.
@@ -154,7 +159,7 @@ pub struct ReserveAsk {
 pub struct Grant {
     /// QUIC address of the node's agent.
     pub address: String,
-    /// The node is off, or is being powered up: [`JobInput::NodeReady`](crate::messages::job::JobInput::NodeReady) follows.
+    /// The node is off, is being powered up, or would be rebooted on [`NodeInput::Reboot`]: [`JobInput::NodeReady`](crate::messages::job::JobInput::NodeReady) follows.
     pub boots: bool,
 }
 
@@ -256,6 +261,14 @@ pub enum NodeInput {
         attempt: Option<u64>,
         /// Drain the node, for this reason.
         drain: Option<String>,
+    },
+    /// The run has this node, and wants it rebooted first. Safe to repeat; answered by
+    /// [`JobInput::NodeReady`](crate::messages::job::JobInput::NodeReady) when that is done.
+    Reboot {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
     },
     /// Nothing of the run is left here; its share stays with the job for its next run.
     Keep {
@@ -369,6 +382,7 @@ impl NodeInput {
         match self {
             Self::Reserve(_) => "Reserve",
             Self::Release { .. } => "Release",
+            Self::Reboot { .. } => "Reboot",
             Self::Keep { .. } => "Keep",
             Self::Completing { .. } => "Completing",
             Self::Park { .. } => "Park",

@@ -232,11 +232,13 @@ impl NodeCore {
                     self.idle_from = now;
                     self.touched = true;
                     self.power_down_after(partition.as_deref().filter(|_| attempt.is_none()), out);
+                    self.forget_reboot_of(sluid, out);
                 }
                 if let Some(why) = drain {
                     self.drain_by_controller(now, &why, out);
                 }
             }
+            NodeInput::Reboot { job, sluid } => self.reboot_for(job, sluid, out),
             NodeInput::Keep { job, sluid } => self.touched |= self.account.keep(job, sluid),
             NodeInput::Completing { job, sluid } => self.touched |= self.account.completing(job, sluid, now),
             NodeInput::Park { job, sluid } => self.touched |= self.account.park(job, sluid),
@@ -385,6 +387,7 @@ impl NodeCore {
             NodeBase::Unknown => Some("unknown"),
             NodeBase::Up if flags.power == NodePower::PoweringDown => Some("being powered down"),
             NodeBase::Up if flags.power_request == Some(PowerRequest::Down) => Some("to be powered down"),
+            NodeBase::Up if self.saved.reboot.is_some_and(|reboot| reboot.run.is_some()) => Some("being rebooted"),
             NodeBase::Up if flags.drain => Some("drained"),
             NodeBase::Up if flags.fail => Some("expected to fail"),
             NodeBase::Up if flags.is_silent() => Some("not responding"),
@@ -410,7 +413,7 @@ impl NodeCore {
         };
         // Published before the answer: a plan made after all answers must see all holds.
         self.publish(out);
-        let boots = self.power().state.must_boot();
+        let boots = self.power().state.must_boot() || (ask.reboot && self.may_reboot_for(ask.sluid));
         let result = result.map(|()| Grant { address: self.target(), boots });
         out.push(to_job(ask.job, JobInput::Reserved { node: self.name(), attempt: ask.attempt, result }));
     }

@@ -102,6 +102,7 @@ pub(crate) fn ask(job: u32, cpus: std::ops::Range<u32>, generation: u64) -> Rese
         partition: "debug".to_owned(),
         caps: CpuCaps::NONE,
         left_to_system: None,
+        reboot: false,
         expected_end: None,
         generation,
     }

@@ -161,16 +161,21 @@ impl NodeCore {
         let power = SavedPower { state: NodePower::On, since: now, request };
         let boot_id = facts.boot_id.clone().or_else(|| self.saved.boot_id.clone());
         self.idle_from = now;
-        self.save(SavedNode { power: Some(power), boot_id, ..self.saved.clone() }, out);
+        // Whoever waits for it need not have it rebooted.
+        let waits = self.account.holds().find(|hold| hold.is_at_work()).map(|hold| hold.sluid);
+        let rebooted_for = waits.or(self.saved.rebooted_for);
+        self.save(SavedNode { power: Some(power), boot_id, rebooted_for, ..self.saved.clone() }, out);
         true
     }
 
     /// Tells the jobs that have something here, and whose runs the agent does not have, that they may begin.
     pub(super) fn tell_ready(&self, has: &dyn Fn(&garrick_model::view::NodeHold) -> bool, out: &mut Vec<NodeEffect>) {
-        if self.site.power.is_none() {
-            return;
-        }
-        for hold in self.account.holds().filter(|hold| hold.is_at_work() && !has(hold)) {
+        let rebooted = |hold: &garrick_model::view::NodeHold| self.saved.rebooted_for == Some(hold.sluid);
+        let waits = |hold: &garrick_model::view::NodeHold| self.site.power.is_some() || rebooted(hold);
+        for hold in self.account.holds().filter(|hold| hold.is_at_work() && !has(hold) && waits(hold)) {
+            if self.reboots_for(hold.sluid) {
+                continue;
+            }
             let (node, sluid, address) = (self.name(), hold.sluid, self.target());
             out.push(to_job(hold.job, JobInput::NodeReady { node, sluid, address }));
         }

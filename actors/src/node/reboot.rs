@@ -1,10 +1,14 @@
-//! Reboots that administrators ask for (`scontrol reboot`): a node is rebooted when no job holds anything there, and is awaited for
-//! ResumeTimeout.
+//! Reboots that administrators ask for (`scontrol reboot`), and jobs before they begin (`--reboot`): a node is rebooted when no other
+//! job holds anything there, and is awaited for ResumeTimeout.
 
-use super::{core::NodeCore, effects::NodeEffect};
-use crate::messages::node::NodeTimer;
+use super::{
+    core::{NodeCore, to_job},
+    effects::NodeEffect,
+};
+use crate::messages::{job::JobInput, node::NodeTimer};
 use garrick_events::records::node::{DownCause, Reboot, SavedNode};
 use garrick_model::{
+    ids::{JobId, Sluid},
     messages::{command::RebootOrder, node::ControllerToNode},
     refusal::Refusal,
     state::NodeBase,
@@ -44,7 +48,7 @@ impl NodeCore {
         // A node that is drained for something else stays so.
         let asap = order.asap && !saved.drain;
         let next = order.next.or(order.asap.then_some(AfterReboot::Undrain));
-        saved.reboot = Some(Reboot { asap, next, issued: None });
+        saved.reboot = Some(Reboot { asap, next, issued: None, run: None });
         saved.drain |= order.asap;
         let text = if order.asap { REQUESTED_ASAP } else { REQUESTED };
         saved.reason = saved.reason.take().or_else(|| Some(self.own_reason(now, text)));
@@ -64,8 +68,16 @@ impl NodeCore {
     pub(super) fn reboot_if_idle(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
         let Some(reboot) = self.saved.reboot.filter(|reboot| reboot.issued.is_none()) else { return };
         let away = self.link.is_none() || !self.registered || !self.power().state.is_on();
-        if away || self.flags().completing || self.account.holds().next().is_some() {
+        let busy = self.account.holds().any(|hold| reboot.run != Some(hold.sluid));
+        if away || self.flags().completing || busy {
             return;
+        }
+        if reboot.run.is_some() {
+            // It stays the run's, so it is not DOWN meanwhile.
+            let reboot = Some(Reboot { issued: Some(now), ..reboot });
+            self.save(SavedNode { reboot, ..self.saved.clone() }, out);
+            self.to_agent(ControllerToNode::Reboot, out);
+            return self.limit_reboot(out);
         }
         let reason = self.reason_and(now, "reboot issued");
         let reboot = Some(Reboot { issued: Some(now), ..reboot });
@@ -95,6 +107,10 @@ impl NodeCore {
         tracing::info!(node = self.settings.name, "node.is_back_from_its_reboot");
         let mut saved = SavedNode { reboot: None, ..self.saved.clone() };
         saved.boot_id = facts.boot_id.clone().or(saved.boot_id);
+        if reboot.run.is_some() {
+            saved.rebooted_for = reboot.run;
+            return self.save(saved, out);
+        }
         match reboot.next {
             Some(AfterReboot::Down) => saved.reason = self.reason_and(now, "reboot complete"),
             next => {
@@ -117,6 +133,50 @@ impl NodeCore {
         tracing::error!(node = self.settings.name, "node.reboot_timed_out");
         let reason = self.reason_and(now, "reboot timed out");
         let down = Some(DownCause::Silence);
+        let of_run = self.saved.reboot.is_some_and(|reboot| reboot.run.is_some());
         self.save(SavedNode { down, reason, reboot: None, ..self.saved.clone() }, out);
+        if of_run {
+            self.lose_jobs(out);
+        }
+    }
+
+    /// Would it be rebooted for that run? Only where nobody else has anything there.
+    pub(super) fn may_reboot_for(&self, sluid: Sluid) -> bool {
+        self.site.reboots && self.account.holds().all(|hold| hold.sluid == sluid)
+    }
+
+    /// It was told to reboot for a run: it says nothing until it is back.
+    pub(super) fn reboots_now(&self) -> bool {
+        self.saved.reboot.is_some_and(|reboot| reboot.run.is_some() && reboot.issued.is_some())
+    }
+
+    /// Is it rebooted for a run, or about to be?
+    pub(super) fn reboots_for(&self, sluid: Sluid) -> bool {
+        self.saved.reboot.is_some_and(|reboot| reboot.run == Some(sluid))
+    }
+
+    /// A run that has this node wants it rebooted before it begins.
+    pub(super) fn reboot_for(&mut self, job: JobId, sluid: Sluid, out: &mut Vec<NodeEffect>) {
+        let holds = self.account.holds().any(|hold| (hold.job, hold.sluid) == (job, sluid));
+        // It boots for the run anyway if it was off.
+        if !holds || self.reboots_for(sluid) || self.power().state.must_boot() {
+            return;
+        }
+        if self.saved.rebooted_for == Some(sluid) {
+            let (node, address) = (self.name(), self.target());
+            return out.push(to_job(job, JobInput::NodeReady { node, sluid, address }));
+        }
+        // One that an administrator asked for is done with this.
+        let drain = self.saved.drain && self.saved.reboot.is_none_or(|reboot| !reboot.asap);
+        let reason = self.saved.reason.clone().filter(|_| drain);
+        let reboot = Some(Reboot { asap: false, next: None, issued: None, run: Some(sluid) });
+        self.save(SavedNode { reboot, drain, reason, ..self.saved.clone() }, out);
+    }
+
+    /// Its run is over before it was told to.
+    pub(super) fn forget_reboot_of(&mut self, sluid: Sluid, out: &mut Vec<NodeEffect>) {
+        if self.reboots_for(sluid) && self.saved.reboot.is_some_and(|reboot| reboot.issued.is_none()) {
+            self.save(SavedNode { reboot: None, ..self.saved.clone() }, out);
+        }
     }
 }

@@ -6,7 +6,11 @@ use super::{
     core_test::{registration, settings},
     effects::{NodeEffect, NodeErrand},
 };
-use crate::messages::node::{NodeInput, NodeSite, NodeTimer, ReserveAsk};
+use crate::messages::{
+    job::JobInput,
+    letter::Letter,
+    node::{NodeInput, NodeSite, NodeTimer, ReserveAsk},
+};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
@@ -75,6 +79,12 @@ fn reason(core: &NodeCore) -> String {
 /// A job holds two CPUs.
 fn busy() -> NodeCore {
     let mut core = up();
+    reserve(&mut core, false);
+    core
+}
+
+/// Does the job wait for the node to boot?
+fn reserve(core: &mut NodeCore, reboot: bool) -> bool {
     let share = NodeShare { cpus: CpuSet::from(0..2), memory: None, tasks: 1, gres: Vec::new() };
     let ask = ReserveAsk {
         job: JobId(1),
@@ -87,12 +97,105 @@ fn busy() -> NodeCore {
         partition: "debug".to_owned(),
         caps: CpuCaps::NONE,
         left_to_system: None,
+        reboot,
         expected_end: None,
         generation: core.view().generation,
     };
-    core.handle(NOW, NodeInput::Reserve(Box::new(ask)), &mut Vec::new());
+    let mut out = Vec::new();
+    core.handle(NOW, NodeInput::Reserve(Box::new(ask)), &mut out);
     assert_eq!(core.view().holds.len(), 1);
-    core
+    let granted = out.iter().find_map(|effect| match effect {
+        NodeEffect::Tell(Letter::Job(_, JobInput::Reserved { result: Ok(grant), .. })) => Some(grant.boots),
+        _ => None,
+    });
+    granted.unwrap()
+}
+
+fn rebooting_site() -> Arc<NodeSite> {
+    Arc::new(NodeSite { reboots: true, ..NodeSite::default() })
+}
+
+const ASKED: NodeInput = NodeInput::Reboot { job: JobId(1), sluid: Sluid(1) };
+
+fn told_job(out: &[NodeEffect]) -> Vec<&JobInput> {
+    let mut told = Vec::new();
+    for effect in out {
+        if let NodeEffect::Tell(Letter::Job(_, input)) = effect {
+            told.push(input);
+        }
+    }
+    told
+}
+
+#[test]
+fn a_node_is_rebooted_for_a_run_which_begins_when_it_is_back() {
+    let mut core = NodeCore::new(NOW, settings(0), rebooting_site(), None, []);
+    register(&mut core, NOW, "first");
+    assert!(reserve(&mut core, true));
+    let mut out = Vec::new();
+    core.handle(NOW, ASKED, &mut out);
+    assert!(is_told(&out), "{out:?}");
+    let view = core.view();
+    assert_eq!((view.base, view.flags.reboot_issued, view.holds.len()), (NodeBase::Up, true, 1));
+    // Asked again, and registered again, by the same boot: nothing more is done, and the run is not missed.
+    let mut out = Vec::new();
+    core.handle(NOW, ASKED, &mut out);
+    assert_eq!(told_job(&out), Vec::<&JobInput>::new());
+    assert!(!is_told(&out));
+    assert_eq!(told_job(&register(&mut core, LATER, "first")), Vec::<&JobInput>::new());
+    // It is silent meanwhile.
+    let late = Timestamp::from_secs(5000);
+    for _ in 0..5 {
+        core.handle(late, NodeInput::Timer(NodeTimer::Ping), &mut Vec::new());
+    }
+    core.handle(late, NodeInput::Timer(NodeTimer::Silence), &mut Vec::new());
+    assert_eq!(core.view().base, NodeBase::Up);
+    let out = register(&mut core, LATER, "second");
+    let ready = JobInput::NodeReady { node: core.view().name.clone(), sluid: Sluid(1), address: core.target() };
+    assert!(told_job(&out).contains(&&ready), "{out:?}");
+    assert!(!core.view().flags.reboot_issued && core.view().base == NodeBase::Up);
+    // A controller that did not hear of it asks once more, and is told.
+    let mut again = NodeCore::new(LATER, settings(0), rebooting_site(), Some(core.saved().clone()), core.kept());
+    let mut out = Vec::new();
+    again.handle(LATER, ASKED, &mut out);
+    assert!(told_job(&out).contains(&&ready) && !is_told(&out), "{out:?}");
+}
+
+#[test]
+fn a_node_that_does_not_come_back_for_a_run_is_lost_to_it() {
+    let mut core = NodeCore::new(NOW, settings(0), rebooting_site(), None, []);
+    register(&mut core, NOW, "first");
+    assert!(reserve(&mut core, true));
+    core.handle(NOW, ASKED, &mut Vec::new());
+    let mut out = Vec::new();
+    core.handle(Timestamp::from_secs(1060), NodeInput::Timer(NodeTimer::Reboot), &mut out);
+    assert!(matches!(told_job(&out)[..], [JobInput::NodeLost { sluid: Sluid(1), .. }]), "{out:?}");
+    assert_eq!((core.view().base, reason(&core).as_str()), (NodeBase::Down, "reboot timed out"));
+}
+
+#[test]
+fn no_node_is_rebooted_for_a_run_without_a_program_or_beside_another_job() {
+    assert!(!reserve(&mut up(), true));
+    let mut shared = NodeCore::new(NOW, settings(0), rebooting_site(), None, []);
+    register(&mut shared, NOW, "first");
+    assert!(!reserve(&mut shared, false));
+    let share = NodeShare { cpus: CpuSet::from(2..4), memory: None, tasks: 1, gres: Vec::new() };
+    let other = ReserveAsk { job: JobId(2), sluid: Sluid(2), share, ..super::core_test::ask(2, 2..4, 0) };
+    let mut out = Vec::new();
+    shared.handle(NOW, NodeInput::Reserve(Box::new(ReserveAsk { reboot: true, ..other })), &mut out);
+    let boots =
+        told_job(&out).into_iter().any(|input| matches!(input, JobInput::Reserved { result: Ok(g), .. } if g.boots));
+    assert!(shared.view().holds.len() == 2 && !boots, "{out:?}");
+    // A run that is over before its node was told wants nothing of it any more.
+    let mut gone = NodeCore::new(NOW, settings(0), rebooting_site(), None, []);
+    register(&mut gone, NOW, "first");
+    assert!(reserve(&mut gone, true));
+    gone.handle(NOW, NodeInput::LinkGone { conn: 1 }, &mut Vec::new());
+    gone.handle(NOW, ASKED, &mut Vec::new());
+    assert!(gone.view().flags.reboot_requested);
+    let release = NodeInput::Release { job: JobId(1), sluid: Sluid(1), attempt: None, drain: None };
+    gone.handle(NOW, release, &mut Vec::new());
+    assert!(!is_told(&register(&mut gone, LATER, "first")) && !gone.view().flags.reboot_requested);
 }
 
 #[test]

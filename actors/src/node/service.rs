@@ -103,6 +103,10 @@ impl NodeCore {
         for hold in self.account.holds().filter(|h| !h.kept) {
             let sluid = hold.sluid;
             let node = self.name();
+            // It has nothing of the run, which waits for the machine to come back.
+            if self.reboots_for(sluid) {
+                continue;
+            }
             let word = match held.get(&(hold.job, sluid)) {
                 Some(&requeue) => JobInput::RunHeld { node, sluid, requeue },
                 None if follows(hold) => continue,
@@ -211,7 +215,7 @@ impl NodeCore {
             return;
         }
         out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: now.plus(silence) });
-        if self.base() == garrick_model::state::NodeBase::Future || !self.power().state.is_on() {
+        if self.base() == garrick_model::state::NodeBase::Future || !self.power().state.is_on() || self.reboots_now() {
             return;
         }
         if let Some(Link { conn, .. }) = self.link.take() {

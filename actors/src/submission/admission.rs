@@ -35,7 +35,10 @@ use garrick_plan::{
     rules::{limits::longer, priority},
     snapshot::{accounting::Accounting, constraint::Wish, extra::Extra},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// More indices are refused: `--array=0-4000000000` must not be expanded.
 const MOST_INDICES: u64 = 4_000_000;
@@ -271,7 +274,7 @@ impl Rules<'_> {
         if purpose.asks(spec, |s| (&s.nodelist, &s.exclude, s.nodes, &s.layout.task_nodes)) {
             self.check_nodes(spec)?;
         }
-        if purpose.asks(spec, |s| (&s.extra, &s.constraint, &s.prefer)) {
+        if purpose.asks(spec, |s| (&s.extra, &s.constraint, &s.prefer, &s.batch_features)) {
             self.check_wishes(spec, purpose)?;
         }
         Ok(())
@@ -322,6 +325,10 @@ impl Rules<'_> {
     /// Corrections to a submission. For a change, a job's owner decides who may set which priority.
     fn settle_new(&self, by: &Submitter<'_>, spec: &mut JobSpec) -> Result<(), Refusal> {
         if !by.admin {
+            if spec.reboot {
+                let lines = vec!["rebooting of nodes is only allowed for admins".to_owned()];
+                return Err(Refusal::Said { lines, refusal: Box::new(Refusal::AccessDenied) });
+            }
             if spec.nice < 0 {
                 return Err(Refusal::InvalidNice);
             }
@@ -341,6 +348,10 @@ impl Rules<'_> {
             let owner = by.user.as_ref().map_or_else(|| by.caller.uid.to_string(), |user| user.name.clone());
             let domain = self.config.mail_domain.as_deref();
             spec.mail.user = Some(mail::address(spec.mail.user.as_deref(), &owner, domain));
+        }
+        // Nobody else's job runs where a node is rebooted for this one.
+        if spec.reboot {
+            spec.sharing = Sharing::Exclusive;
         }
         // core_spec.html: the job gets the node exclusively in any case; the count is dropped if the site does not allow it.
         if spec.layout.left_to_system.is_some() {
@@ -401,6 +412,9 @@ impl Rules<'_> {
         }
         if purpose.asks(spec, |spec| &spec.prefer) {
             check_constraint(spec.prefer.as_deref(), &|feature| any_preferred || known(feature))?;
+        }
+        if purpose.asks(spec, |spec| (&spec.batch_features, &spec.constraint)) {
+            check_batch_features(spec)?;
         }
         Ok(())
     }
@@ -560,6 +574,21 @@ fn check_extra(config: &Config, extra: Option<&str>) -> Result<(), Refusal> {
         Some((text, Err(error))) => Err(Refusal::InvalidUpdate(format!("Invalid extra constraint {text:?}: {error}"))),
         _ => Ok(()),
     }
+}
+
+/// `--batch` asks for features of one node, and must be a part of what `--constraint` asks for (sbatch(1)).
+fn check_batch_features(spec: &JobSpec) -> Result<(), Refusal> {
+    let Some(text) = spec.batch_features.as_deref().filter(|text| !text.is_empty()) else { return Ok(()) };
+    let refusal = || Refusal::InvalidFeature(text.to_owned());
+    let wish = Wish::parse(text).map_err(|_| refusal())?;
+    let all = spec.constraint.as_deref().and_then(|all| Wish::parse(all).ok()).ok_or_else(refusal)?;
+    let mut asked = BTreeSet::new();
+    all.each_feature(&mut |feature| {
+        asked.insert(feature);
+    });
+    let mut part = matches!(wish, Wish::Each(_));
+    wish.each_feature(&mut |feature| part &= asked.contains(feature));
+    if part { Ok(()) } else { Err(refusal()) }
 }
 
 /// A feature expression must be well formed, and every feature in it must be on some node.

@@ -179,6 +179,29 @@ fn features_and_nodes_must_exist() {
 }
 
 #[test]
+fn features_of_the_batch_host_are_a_part_of_those_of_the_job() {
+    let with = |constraint: Option<&str>, batch: &str| JobSpec {
+        constraint: constraint.map(str::to_owned),
+        batch_features: Some(batch.to_owned()),
+        ..spec()
+    };
+    assert_eq!(accepted(with(Some("gpu"), "gpu")).spec.batch_features.as_deref(), Some("gpu"));
+    for (constraint, batch) in [(None, "gpu"), (Some("gpu"), "fast"), (Some("gpu"), "gpu&"), (Some("gpu"), "gpu*2")] {
+        let wrong = Refusal::InvalidFeature(batch.to_owned());
+        assert_eq!(refusal(with(constraint, batch)), wrong, "{constraint:?} {batch}");
+    }
+}
+
+#[test]
+fn nodes_are_rebooted_for_jobs_of_administrators_which_have_them_alone() {
+    let reboots = || JobSpec { reboot: true, ..spec() };
+    let lines = vec!["rebooting of nodes is only allowed for admins".to_owned()];
+    assert_eq!(refusal(reboots()), Refusal::Said { lines, refusal: Box::new(Refusal::AccessDenied) });
+    let record = submit(SITE, 0, reboots()).unwrap();
+    assert!(record.spec.reboot && record.spec.sharing == Sharing::Exclusive);
+}
+
+#[test]
 fn licenses_must_be_there() {
     let site = format!("Licenses=foo:4,bar\n{SITE}");
     let with = |text: &str| submit(&site, 1001, JobSpec { licenses: Some(text.to_owned()), ..spec() });

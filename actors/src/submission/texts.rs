@@ -69,6 +69,7 @@ pub fn check_spec(spec: &JobSpec) -> Result<(), Refusal> {
             ("the WCKey", &spec.wckey),
             ("the constraint", &spec.constraint),
             ("--prefer", &spec.prefer),
+            ("--batch", &spec.batch_features),
             ("the licenses", &spec.licenses),
             ("the MCS label", &spec.mcs_label),
             ("--mail-user", &spec.mail.user),

@@ -535,7 +535,7 @@ pub const FIELDS: &[Field] = &[
         |s, v| put(&mut s.qos, v.text()),
         |c, s| c.request.qos = Some(s.qos.clone().unwrap_or_default()),
     ),
-    shown("reboot", |_| Value::from(NO_VAL16)),
+    shown("reboot", |d| if d.spec.reboot { Value::from(1) } else { Value::from(NO_VAL16) }),
     full(
         "req_nodes",
         |d| hosts(&d.spec.nodelist),

@@ -1,7 +1,8 @@
 //! What processes use of the machine's GPUs, as NVIDIA's management library tells it (the NVML API Reference Guide), which comes
 //! with the driver. It is loaded for a look and let go after it: nothing of a GPU is kept open. It knows nothing of parts of GPUs
-//! (MIG).
+//! (MIG). It sets clocks of GPUs too.
 
+use crate::gpu_freq::{Clocks, GpuClocks};
 use libc::{c_int, c_uint, c_ulonglong, c_void};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
 use std::{collections::BTreeMap, ptr::null_mut};
@@ -16,7 +17,10 @@ const NOT_FOUND: c_int = 6;
 const INSUFFICIENT_SIZE: c_int = 7;
 /// `NVML_VALUE_NOT_AVAILABLE`.
 const NOT_AVAILABLE: u64 = u64::MAX;
-/// Processes and samples of a GPU that are read at most.
+/// `NVML_CLOCK_GRAPHICS` and `NVML_CLOCK_MEM`.
+const CLOCK_GRAPHICS: c_int = 0;
+const CLOCK_MEMORY: c_int = 2;
+/// Processes, samples and clocks of a GPU that are read at most.
 const MOST: c_uint = 65_536;
 /// Rooms for those that begin between the question how many there are and the one for them.
 const SPARE: c_uint = 16;
@@ -110,6 +114,11 @@ type Plain = unsafe extern "C" fn() -> c_int;
 type Count = unsafe extern "C" fn(*mut c_uint) -> c_int;
 type Handle = unsafe extern "C" fn(c_uint, *mut Device) -> c_int;
 type Processes = unsafe extern "C" fn(Device, *mut c_uint, *mut ProcessInfo) -> c_int;
+type Number = unsafe extern "C" fn(Device, *mut c_uint) -> c_int;
+type Clock = unsafe extern "C" fn(Device, c_int, *mut c_uint) -> c_int;
+type MemoryClocks = unsafe extern "C" fn(Device, *mut c_uint, *mut c_uint) -> c_int;
+type GraphicsClocks = unsafe extern "C" fn(Device, c_uint, *mut c_uint, *mut c_uint) -> c_int;
+type SetClocks = unsafe extern "C" fn(Device, c_uint, c_uint) -> c_int;
 type Samples = unsafe extern "C" fn(Device, *mut Sample, *mut c_uint, c_ulonglong) -> c_int;
 
 /// NVIDIA's library, at work until it is dropped.
@@ -138,6 +147,66 @@ impl Nvml {
         // SAFETY: it writes one handle, which holds until the library is let go.
         checked("nvmlDeviceGetHandleByIndex_v2", unsafe { handle(gpu, &mut device) })?;
         Ok(device)
+    }
+}
+
+impl Nvml {
+    /// The GPU of `/dev/nvidiaN`.
+    fn device_file(&self, number: u32) -> Result<Device, GpuError> {
+        let call = "nvmlDeviceGetMinorNumber";
+        // SAFETY: its type is that of the guide.
+        let ask: Symbol<Number> = unsafe { self.0.get(call) }?;
+        for gpu in 0..self.count()? {
+            let device = self.device(gpu)?;
+            let mut minor = 0;
+            // SAFETY: it writes one number.
+            checked(call, unsafe { ask(device, &mut minor) })?;
+            if minor == number {
+                return Ok(device);
+            }
+        }
+        Err(GpuError::Call { call, code: NOT_FOUND })
+    }
+
+    fn clock(&self, device: Device, of: c_int) -> Result<u32, GpuError> {
+        let call = "nvmlDeviceGetApplicationsClock";
+        // SAFETY: its type is that of the guide.
+        let ask: Symbol<Clock> = unsafe { self.0.get(call) }?;
+        let mut mhz = 0;
+        // SAFETY: it writes one number.
+        checked(call, unsafe { ask(device, of, &mut mhz) })?;
+        Ok(mhz)
+    }
+}
+
+impl GpuClocks for Nvml {
+    fn clocks(&self, gpu: u32) -> Result<Clocks, GpuError> {
+        let device = self.device_file(gpu)?;
+        Ok(Clocks { memory: self.clock(device, CLOCK_MEMORY)?, gpu: self.clock(device, CLOCK_GRAPHICS)? })
+    }
+
+    fn memory_clocks(&self, gpu: u32) -> Result<Vec<u32>, GpuError> {
+        let (call, device) = ("nvmlDeviceGetSupportedMemoryClocks", self.device_file(gpu)?);
+        // SAFETY: its type is that of the guide.
+        let ask: Symbol<MemoryClocks> = unsafe { self.0.get(call) }?;
+        // SAFETY: it writes no more than there is room for, which the count says.
+        list(call, |room, count| unsafe { ask(device, count, room) })
+    }
+
+    fn gpu_clocks(&self, gpu: u32, memory: u32) -> Result<Vec<u32>, GpuError> {
+        let (call, device) = ("nvmlDeviceGetSupportedGraphicsClocks", self.device_file(gpu)?);
+        // SAFETY: its type is that of the guide.
+        let ask: Symbol<GraphicsClocks> = unsafe { self.0.get(call) }?;
+        // SAFETY: it writes no more than there is room for, which the count says.
+        list(call, |room, count| unsafe { ask(device, memory, count, room) })
+    }
+
+    fn set_clocks(&self, gpu: u32, to: Clocks) -> Result<(), GpuError> {
+        let (call, device) = ("nvmlDeviceSetApplicationsClocks", self.device_file(gpu)?);
+        // SAFETY: its type is that of the guide.
+        let set: Symbol<SetClocks> = unsafe { self.0.get(call) }?;
+        // SAFETY: it takes two numbers.
+        checked(call, unsafe { set(device, to.memory, to.gpu) })
     }
 }
 

@@ -15,7 +15,7 @@
 //! | [`cpu_freq`] | frequencies and governors of CPUs in sysfs |
 //! | [`energy`] | energy that the machine used, by counters or power meters in sysfs |
 //! | [`traffic`] | what the machine sends and receives, and reads and writes on Lustre |
-//! | [`gpu`] | what processes use of GPUs, by the library of their driver |
+//! | [`gpu`], [`gpu_freq`] | what processes use of GPUs, by the library of their driver; clocks of GPUs |
 //! | [`thread_ids`] | a thread that opens files as another user |
 //! | [`users`] | names, ids, groups |
 //! | [`daemonise`] | runs in the background and reports readiness to the starting command; pid files |
@@ -36,6 +36,7 @@ pub mod energy;
 mod entry;
 pub mod files;
 pub mod gpu;
+pub mod gpu_freq;
 pub mod inventory;
 pub mod lock;
 pub mod on_thread;

@@ -106,6 +106,11 @@ impl Spool {
         self.root.join("cpu_frequencies")
     }
 
+    /// Folder of what GPUs had whose clocks steps have set.
+    pub fn gpu_clocks(&self) -> PathBuf {
+        self.root.join("gpu_clocks")
+    }
+
     /// Folder of this node's identity.
     pub fn identity(&self) -> PathBuf {
         self.root.join("identity")

@@ -250,6 +250,7 @@ pub async fn start(
         governor: config.frequencies.default,
         cpu_folder: env::var_os(env_vars::GARRICK_CPU_FOLDER).map_or_else(|| SYS_CPUS.into(), PathBuf::from),
         kept_frequencies: spool.frequencies(),
+        kept_gpu_clocks: spool.gpu_clocks(),
         look_every_secs: config.gathering.task_secs,
         powercap_folder: (config.gathering.energy == EnergySource::Rapl)
             .then(|| env::var_os(env_vars::GARRICK_POWERCAP_FOLDER).map_or_else(|| POWERCAP.into(), PathBuf::from)),

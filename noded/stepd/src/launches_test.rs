@@ -40,6 +40,7 @@ fn description(name: &str) -> Arc<StepLaunch> {
         mpi: Default::default(),
         program_named_by_node: false,
         cpu_freq: None,
+        gpu_freq: None,
         sample_secs: None,
         profiling: Default::default(),
         over_with: Default::default(),

@@ -14,6 +14,7 @@ use garrick_kernel::{
     energy::{EnergyMeter, EnergyPlace},
     files,
     gpu::{self, GpuUses, Nvml},
+    gpu_freq::KeptClocks,
     proc_tree::PROC,
     pty::{self, WindowSize},
     sampling::{self, Strays},
@@ -22,6 +23,7 @@ use garrick_kernel::{
 };
 use garrick_model::{
     cpu_freq::CpuFreq,
+    gpu_freq::GpuFreq,
     ids::StepId,
     messages::{
         launch_failure::LaunchFailure,
@@ -62,6 +64,8 @@ pub struct ShepherdPlace {
     pub cpus: CpuMap,
     /// The frequencies of its CPUs, and the name under which this run sets them.
     pub frequencies: (CpuFrequencies, String),
+    /// What its GPUs had whose clocks steps have set.
+    pub gpu_clocks: KeptClocks,
     /// The job has GPUs here.
     pub has_gpus: bool,
     /// Where energy is read, if it is measured.
@@ -417,6 +421,42 @@ impl ShepherdWorld {
         }
     }
 
+    /// The same for GPUs (srun(1), `--gpu-freq`).
+    fn set_gpu_clocks(&self, step: StepId, gpus: &[u32], asked: GpuFreq) {
+        let owner = format!("{}.{}.", self.place.frequencies.1, step_name(step));
+        let nvml = match Nvml::load() {
+            Ok(nvml) => nvml,
+            Err(error) => {
+                tracing::error!(step_id = %step, "--gpu-freq={asked}: the GPUs of this node cannot be set: {error}");
+                return;
+            }
+        };
+        let (now, result) = self.place.gpu_clocks.set(&nvml, gpus, asked, &owner);
+        for (gpu, clocks) in now.iter().filter(|_| asked.verbose) {
+            tracing::info!(step_id = %step, "GPU {gpu}: memory_freq:{} graphics_freq:{}", clocks.memory, clocks.gpu);
+        }
+        if let Err(error) = result {
+            tracing::error!(step_id = %step, "--gpu-freq={asked}: {error}");
+        }
+    }
+
+    /// `None`: of all steps of the run.
+    fn put_gpu_clocks_back(&self, step: Option<StepId>) {
+        let (run, kept) = (&self.place.frequencies.1, &self.place.gpu_clocks);
+        let owner = step.map_or_else(|| format!("{run}."), |step| format!("{run}.{}.", step_name(step)));
+        // Without any there is no library to be loaded.
+        let result = match kept.has(&owner) {
+            Ok(false) => return,
+            Ok(true) => Nvml::load()
+                .map_err(|error| error.to_string())
+                .and_then(|nvml| kept.put_back(&nvml, &owner).map_err(|error| error.to_string())),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = result {
+            tracing::error!("clocks of GPUs: {error}");
+        }
+    }
+
     /// `None`: of all steps of the run.
     fn put_frequency_back(&self, step: Option<StepId>) {
         let (frequencies, run) = &self.place.frequencies;
@@ -434,6 +474,7 @@ impl ShepherdWorld {
             tracing::warn!(error = %e, "removing {}", self.place.launcher_socket.display());
         }
         self.put_frequency_back(None);
+        self.put_gpu_clocks_back(None);
         (self.finished)();
     }
 }
@@ -501,6 +542,8 @@ impl ShepherdPort for ShepherdWorld {
             }
             ShepherdEffect::SetFrequency { step, cpus, asked } => self.set_frequency(step, cpus, asked),
             ShepherdEffect::PutFrequencyBack { step } => self.put_frequency_back(Some(step)),
+            ShepherdEffect::SetGpuClocks { step, gpus, asked } => self.set_gpu_clocks(step, &gpus, asked),
+            ShepherdEffect::PutGpuClocksBack { step } => self.put_gpu_clocks_back(Some(step)),
             ShepherdEffect::Read { token, stream } => match self.streams.read(token, stream) {
                 ReadNow::Done(data) => self.now(ShepherdInput::Data { token, stream, data: ByteBuf::from(data) }),
                 ReadNow::Later(watch) => self.later(async move {

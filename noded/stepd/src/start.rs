@@ -26,6 +26,7 @@ use garrick_events::steps::event::StepEvent;
 use garrick_kernel::{
     cgroup::{Cgroups, Constraints, MemoryLimit, Swap, Tracking},
     cpu_freq::CpuFrequencies,
+    gpu_freq::KeptClocks,
     inventory,
     on_thread::OnThread,
     reap,
@@ -204,6 +205,7 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
         cgroup,
         cpus,
         frequencies: (CpuFrequencies::new(&settings.cpu_folder, &settings.kept_frequencies), sluid.clone()),
+        gpu_clocks: KeptClocks::new(&settings.kept_gpu_clocks),
         has_gpus: share.gres.iter().any(|held| matches!(held.name.as_str(), GPU | SHARD)),
         energy: settings.energy_place(),
         profile: settings.profile.clone().map(|settings| {

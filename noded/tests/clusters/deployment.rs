@@ -197,6 +197,11 @@ impl Site {
         let refused = self.as_user(BOB, "srun", &["--jobid", &job, "--overlap", "id"]);
         assert!(refused.code != 0 && refused.out.is_empty(), "{refused:?}");
         assert_eq!(state().trim(), "RUNNING");
+        for user in [ROOT, self.slurm, ALICE] {
+            let steps = self.as_user(user, "scontrol", &["liststeps"]).ok().out;
+            let of_job = |line: &&str| line.split_whitespace().eq([job.as_str(), "batch"]);
+            assert_eq!(steps.lines().filter(of_job).count(), 1, "{user:?}: {steps}");
+        }
         self.as_user(self.slurm, "scancel", &[&job]).ok();
         self.await_that("SlurmUser ended it", || !state().contains("RUNNING") && !state().contains("COMPLETING"));
         let kept = || std::fs::read_to_string(self.work.join("state/audit.log")).unwrap();

@@ -392,3 +392,87 @@ fn types_of_gpus_are_counted_and_limited_where_the_site_names_them() {
     assert!(bad.err.contains("You gave a bad qos 'nosuch'"), "{}", bad.err);
     c.down();
 }
+
+/// Stands for the library of NVIDIA's driver: four GPUs whose clocks are in files.
+const DRIVER: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+typedef unsigned int u;
+static FILE *of(void *d, const char *how) {
+    char path[4096];
+    snprintf(path, sizeof path, FOLDER "/clocks.%zu", (size_t)d - 1);
+    return fopen(path, how);
+}
+int nvmlInit_v2(void) { return 0; }
+int nvmlShutdown(void) { return 0; }
+int nvmlDeviceGetCount_v2(u *n) { *n = 4; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(u i, void **d) { *d = (void *)(size_t)(i + 1); return 0; }
+int nvmlDeviceGetMinorNumber(void *d, u *m) { *m = (u)((size_t)d - 1); return 0; }
+int nvmlDeviceGetApplicationsClock(void *d, int of_memory, u *mhz) {
+    u memory, gpu;
+    FILE *f = of(d, "r");
+    if (!f || fscanf(f, "%u %u", &memory, &gpu) != 2) return 999;
+    fclose(f);
+    *mhz = of_memory == 2 ? memory : gpu;
+    return 0;
+}
+static int list(const u *all, u many, u *n, u *to) {
+    if (!to || *n < many) { *n = many; return 7; }
+    for (u i = 0; i < many; i++) to[i] = all[i];
+    *n = many;
+    return 0;
+}
+int nvmlDeviceGetSupportedMemoryClocks(void *d, u *n, u *to) {
+    static const u all[] = {1593, 810};
+    return list(all, 2, n, to);
+}
+int nvmlDeviceGetSupportedGraphicsClocks(void *d, u memory, u *n, u *to) {
+    static const u fast[] = {1410, 1200, 900, 600, 300}, slow[] = {405, 300};
+    return memory == 810 ? list(slow, 2, n, to) : list(fast, 5, n, to);
+}
+int nvmlDeviceSetApplicationsClocks(void *d, u memory, u gpu) {
+    FILE *f = of(d, "w");
+    if (!f) return 999;
+    fprintf(f, "%u %u\n", memory, gpu);
+    fclose(f);
+    return 0;
+}
+"#;
+
+#[test]
+fn gpus_of_steps_have_the_clocks_that_are_asked_for_until_the_step_is_over() {
+    let c = cluster("gres-clocks", "");
+    let log = || std::fs::read_to_string(c.home.join("log/slurmd-n1.log")).unwrap();
+    // Where there is no driver the step runs all the same.
+    if !std::path::Path::new("/dev/nvidiactl").exists() {
+        c.sh("srun --gpus=1 --gpu-freq=high true").ok();
+        assert!(log().contains("--gpu-freq=high: the GPUs of this node cannot be set: "), "{}", log());
+    }
+    c.sh("garrick down").ok();
+    std::fs::write(c.work.join("driver.c"), DRIVER).unwrap();
+    let folder = c.work.display();
+    c.shell(&format!("cc -shared -fPIC -DFOLDER='\"{folder}\"' -o libnvidia-ml.so.1 driver.c")).ok();
+    for n in 0..GPUS {
+        std::fs::write(c.work.join(format!("clocks.{n}")), "1593 1410\n").unwrap();
+    }
+    c.shell("LD_LIBRARY_PATH=$PWD garrick up").ok();
+    let before = "1593 1410\n".repeat(GPUS);
+    let now = || (0..GPUS).map(|n| c.read(&format!("clocks.{n}"))).collect::<String>();
+    let during =
+        |options: &str| c.shell(&format!("srun {options} sh -c 'cat clocks.*; echo $SLURM_GPU_FREQ'")).ok().out;
+    let two = "1593 900\n".repeat(2) + &"1593 1410\n".repeat(2);
+    assert_eq!(during("--gpus=2 --gpu-freq=medium"), two + "medium\n");
+    assert_eq!(now(), before, "they are put back");
+    let one = "810 405\n".to_owned() + &"1593 1410\n".repeat(3);
+    assert_eq!(during("--gpus=1 --gpu-freq=memory=low,High,verbose"), one + "high,memory=low,verbose\n");
+    assert!(log().contains("GPU 0: memory_freq:810 graphics_freq:405"), "{}", log());
+    // A number is the nearest that there is; steps of a job have what the job asks for.
+    let nearest = "1593 600\n".to_owned() + &"1593 1410\n".repeat(3);
+    let line = "salloc -Q --gpus=1 --gpu-freq=650 srun sh -c 'cat clocks.*; echo $SLURM_GPU_FREQ'";
+    assert_eq!(c.shell(line).ok().out, nearest + "650\n");
+    // Without any GPU nothing is set.
+    assert_eq!(during("--gpu-freq=low"), before.clone() + "low\n");
+    assert_eq!(now(), before);
+    let wrong = c.sh("srun --gpu-freq=fast true");
+    assert_eq!((wrong.code, wrong.err.as_str()), (255, "srun: error: Invalid --gpu-freq argument: gpu:fast\n"));
+}

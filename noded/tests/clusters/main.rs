@@ -22,6 +22,7 @@ mod handed_streams;
 mod heterogeneous;
 mod hierarchical_resources;
 mod job_completion;
+mod launch_options;
 mod light;
 mod many_steps;
 mod metrics;

@@ -150,6 +150,11 @@ pub const OPTIONS: &[OptionDef] = &[
         },
     )
     .env(&["SBATCH_CPU_FREQ_REQ", "SALLOC_CPU_FREQ_REQ", "SLURM_CPU_FREQ_REQ"]),
+    OptionDef::new("gpu-freq", None, Required("spec"), JOB, "frequency of the GPUs of steps", |t, g| {
+        t.gpu_freq = Some(values::gpu_frequency(g)?);
+        Ok(())
+    })
+    .env(&["SBATCH_GPU_FREQ", "SALLOC_GPU_FREQ", "SLURM_GPU_FREQ"]),
     OptionDef::new(
         "oom-kill-step",
         None,

@@ -4,7 +4,7 @@ use super::{
     table::{
         Arg,
         Arg::{Optional, Required},
-        JOB, OptionDef, RUN,
+        BATCH, JOB, OptionDef, RUN,
     },
     typed::{Help, OptionError, SHARING},
     values,
@@ -112,6 +112,16 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SBATCH_CONSTRAINT", "SALLOC_CONSTRAINT", "SLURM_CONSTRAINT"]),
+    OptionDef::new("batch", None, Required("list"), BATCH, "features of the node of the batch script", |t, g| {
+        t.batch_features = g.string()?;
+        Ok(())
+    })
+    .env(&["SBATCH_BATCH"]),
+    OptionDef::new("reboot", None, Arg::None, JOB, "reboot compute nodes before starting the job", |t, _| {
+        t.reboot = true;
+        Ok(())
+    })
+    .env(&["SBATCH_REBOOT", "SALLOC_REBOOT", "SLURM_REBOOT"]),
     OptionDef::new("prefer", None, Required("list"), JOB, "features desired but not required by job", |t, g| {
         t.prefer = g.string()?;
         Ok(())

@@ -360,10 +360,10 @@ mod tests {
 
     #[test]
     fn what_is_not_built_is_an_error_and_not_ignored() {
-        let SourceError::Option { error, .. } = typed_by(Command::Sbatch, "", &[], "--reboot").unwrap_err() else {
+        let SourceError::Option { error, .. } = typed_by(Command::Srun, "", &[], "--no-allocate").unwrap_err() else {
             panic!("an option's error")
         };
-        assert_eq!((error.to_string().as_str(), error.exit_code()), ("--reboot is not supported yet", 1));
+        assert_eq!((error.to_string().as_str(), error.exit_code()), ("--no-allocate is not supported yet", 1));
         let SourceError::Option { error, .. } = typed_by(Command::Srun, "", &[], "--mpi=pmix_v9").unwrap_err() else {
             panic!("an option's error")
         };

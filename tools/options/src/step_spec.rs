@@ -137,6 +137,7 @@ pub fn build(
         mpi: typed.mpi.unwrap_or_default(),
         preserve_env: typed.preserve_env,
         cpu_freq: frequency(typed, &submitter.frequencies)?,
+        gpu_freq: typed.gpu_freq,
         sample_secs: typed.sample_secs,
         profiling: typed.profiling,
         oom_kill_step: typed.oom_kill_step,

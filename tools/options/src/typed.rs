@@ -4,6 +4,7 @@
 use super::minibatch::{Again, EachOption, ListFormat};
 use garrick_model::{
     batch::{FailBound, RetryOn, StepCgroup},
+    gpu_freq::GpuFreq,
     gres::{GpuBind, GresBinding, GresCount},
     ids::JobId,
     mail::Mail,
@@ -360,6 +361,10 @@ pub struct Typed {
     pub constraint: Option<String>,
     /// `--prefer`
     pub prefer: Option<String>,
+    /// `--batch`
+    pub batch_features: Option<String>,
+    /// `--reboot`
+    pub reboot: bool,
     /// `--delay-boot`
     pub delay_boot_secs: Option<u64>,
     /// `-L`
@@ -512,6 +517,8 @@ pub struct Typed {
     pub preserve_env: bool,
     /// `--cpu-freq`, as typed: the site has a say in what it means
     pub cpu_freq: Option<String>,
+    /// `--gpu-freq`
+    pub gpu_freq: Option<GpuFreq>,
     /// `--acctg-freq`: seconds between looks at what tasks use
     pub sample_secs: Option<u32>,
     /// `--profile`, and `--acctg-freq` of what is not tasks

@@ -4,7 +4,7 @@
 use super::table::{
     ALLOC, ALLOC_RUN, Arg,
     Arg::{Optional, Required},
-    BATCH, BATCH_RUN, Commands, Effect, JOB, OptionDef, RUN,
+    BATCH_RUN, Commands, Effect, JOB, OptionDef, RUN,
 };
 use super::{typed::OptionError, values};
 
@@ -19,39 +19,33 @@ const NO_BURST_BUFFERS: &str = "there are no burst buffers";
 const NO_CONTAINERS: &str = "there is no `oci.conf`: programs run as they are";
 
 /// The options.
-pub const OPTIONS: &[OptionDef] =
-    &[
-        unsupported("batch", None, Required("list"), BATCH, "features of the batch host").env(&["SBATCH_BATCH"]),
-        OptionDef::inert("bb", None, Required("spec"), JOB, "burst buffer specifications", NO_BURST_BUFFERS)
-            .env(&["SALLOC_BURST_BUFFER", "SLURM_BURST_BUFFER"]),
-        OptionDef::inert("bbf", None, Required("file"), JOB, "burst buffer specification file", NO_BURST_BUFFERS)
-            .checked(values::burst_buffer_file),
-        OptionDef::inert(
-            "cluster-constraint",
-            None,
-            Required("list"),
-            JOB,
-            "features of clusters",
-            "there is no federation of clusters to choose from",
-        ),
-        OptionDef::inert("container", None, Required("path"), BATCH_RUN, "OCI container bundle", NO_CONTAINERS)
-            .env(&["SBATCH_CONTAINER", "SRUN_CONTAINER"]),
-        OptionDef::new("container", None, Required("path"), ALLOC, "OCI container bundle", |_, _| {
-            Err(OptionError::Declined("--container requires LaunchParameters=use_interactive_step".to_owned()))
-        })
-        .env(&["SALLOC_CONTAINER"]),
-        OptionDef::inert("container-id", None, Required("id"), JOB, "OCI container id", NO_CONTAINERS).env(&[
-            "SBATCH_CONTAINER_ID",
-            "SALLOC_CONTAINER_ID",
-            "SRUN_CONTAINER_ID",
-        ]),
-        OptionDef::inert("container-type", None, Required("type"), JOB, "kind of OCI container", NO_CONTAINERS),
-        unsupported("gpu-freq", None, Required("spec"), JOB, "frequency of GPUs")
-            .checked(values::gpu_frequency)
-            .env(&["SBATCH_GPU_FREQ", "SALLOC_GPU_FREQ", "SLURM_GPU_FREQ"]),
-        unsupported("mem-update", None, Required("margin@delay"), JOB, "reduce the job's memory limit after some time")
-            .checked(values::memory_update),
-        unsupported("no-allocate", Some('Z'), Arg::None, RUN, "run without an allocation"),
-        unsupported("reboot", None, Arg::None, JOB, "reboot compute nodes before starting the job"),
-        unsupported("x11", None, Optional("all|batch|first|last"), ALLOC_RUN, "X11 forwarding"),
-    ];
+pub const OPTIONS: &[OptionDef] = &[
+    OptionDef::inert("bb", None, Required("spec"), JOB, "burst buffer specifications", NO_BURST_BUFFERS)
+        .env(&["SALLOC_BURST_BUFFER", "SLURM_BURST_BUFFER"]),
+    OptionDef::inert("bbf", None, Required("file"), JOB, "burst buffer specification file", NO_BURST_BUFFERS)
+        .checked(values::burst_buffer_file),
+    OptionDef::inert(
+        "cluster-constraint",
+        None,
+        Required("list"),
+        JOB,
+        "features of clusters",
+        "there is no federation of clusters to choose from",
+    ),
+    OptionDef::inert("container", None, Required("path"), BATCH_RUN, "OCI container bundle", NO_CONTAINERS)
+        .env(&["SBATCH_CONTAINER", "SRUN_CONTAINER"]),
+    OptionDef::new("container", None, Required("path"), ALLOC, "OCI container bundle", |_, _| {
+        Err(OptionError::Declined("--container requires LaunchParameters=use_interactive_step".to_owned()))
+    })
+    .env(&["SALLOC_CONTAINER"]),
+    OptionDef::inert("container-id", None, Required("id"), JOB, "OCI container id", NO_CONTAINERS).env(&[
+        "SBATCH_CONTAINER_ID",
+        "SALLOC_CONTAINER_ID",
+        "SRUN_CONTAINER_ID",
+    ]),
+    OptionDef::inert("container-type", None, Required("type"), JOB, "kind of OCI container", NO_CONTAINERS),
+    unsupported("mem-update", None, Required("margin@delay"), JOB, "reduce the job's memory limit after some time")
+        .checked(values::memory_update),
+    unsupported("no-allocate", Some('Z'), Arg::None, RUN, "run without an allocation"),
+    unsupported("x11", None, Optional("all|batch|first|last"), ALLOC_RUN, "X11 forwarding"),
+];

@@ -4,6 +4,7 @@ use super::typed::{FirstLine, Given, OptionError};
 use garrick_model::{
     cpu_freq::{CpuFreq, CpuFreqError, FrequencyRules},
     date,
+    gpu_freq::GpuFreq,
     node_sizes::NodeSizes,
     profile::SeriesSet,
     refusal::Refusal,
@@ -78,19 +79,10 @@ pub fn cpu_frequency(text: &str, rules: &FrequencyRules) -> Result<CpuFreq, Opti
     })
 }
 
-/// Form of `--gpu-freq`: `high`, `900,memory=low,verbose`.
-pub fn gpu_frequency(given: &Given<'_>) -> Result<(), OptionError> {
+/// `--gpu-freq`: `high`, `900,memory=low,verbose`.
+pub fn gpu_frequency(given: &Given<'_>) -> Result<GpuFreq, OptionError> {
     let text = given.text()?;
-    let is_frequency = |word: &str| {
-        let named = ["low", "medium", "high", "highm1"].iter().any(|known| word.eq_ignore_ascii_case(known));
-        named || (!word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()))
-    };
-    let fits = |word: &str| word == "verbose" || is_frequency(word.strip_prefix("memory=").unwrap_or(word));
-    if text.split(',').all(fits) {
-        Ok(())
-    } else {
-        Err(OptionError::Text(format!("Invalid --gpu-freq argument: gpu:{text}")))
-    }
+    text.parse().map_err(|()| OptionError::Text(format!("Invalid --gpu-freq argument: gpu:{text}")))
 }
 
 /// Form of `--mem-update`: `20@10:00`.

@@ -565,7 +565,7 @@ fn attach(cluster: &FakeCluster, files: Vec<AttachedFile>, play: impl Fn(&mut Co
             return;
         }
         let layout = StepLayout { nodes: vec!["n1".to_owned()], ranks: vec![vec![0, 1]], handed: [false; 3] };
-        door.say(StepMgrToCommand::Attached { layout, files: files.clone() });
+        door.say(StepMgrToCommand::Attached { layout, files: files.clone(), input: false, pty: false });
         play(&mut door);
     });
 }

@@ -298,7 +298,7 @@ fn attached(door: &mut Conversation) {
     let step = StepId::of(JOB, StepKey::number(3));
     assert_eq!(door.hear(), Some(CommandToStepMgr::Attach { step }));
     let layout = StepLayout { nodes: vec!["n1".to_owned()], ranks: vec![vec![0]], handed: [false; 3] };
-    door.say(StepMgrToCommand::Attached { layout, files: vec![] });
+    door.say(StepMgrToCommand::Attached { layout, files: vec![], input: false, pty: false });
 }
 
 #[test]

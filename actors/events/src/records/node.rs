@@ -2,6 +2,7 @@
 //! are not saved here but in the jobs' own records.
 
 use garrick_model::{
+    ids::Sluid,
     state::{NodePower, PowerRequest},
     time::Timestamp,
     view::{AfterReboot, NodeReason},
@@ -87,6 +88,9 @@ pub struct SavedNode {
     /// It is to be rebooted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<Reboot>,
+    /// The last run that it was rebooted for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebooted_for: Option<Sluid>,
     /// `ResumeAfter`: when it is back in service without anybody's asking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume_at: Option<Timestamp>,
@@ -113,7 +117,7 @@ impl SavedNode {
     }
 }
 
-/// A reboot that an administrator asked for.
+/// A reboot that an administrator or a job asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reboot {
     /// Nothing new starts there before: the node is drained for it.
@@ -125,4 +129,7 @@ pub struct Reboot {
     /// When the node was told to; until then it waits for the ends of its jobs.
     #[serde(default)]
     pub issued: Option<Timestamp>,
+    /// The run that it is done for (`--reboot`), which begins when the node is back; `None`: an administrator asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Sluid>,
 }

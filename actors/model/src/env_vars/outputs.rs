@@ -99,6 +99,7 @@ pub fn of_job(of: &OfJob<'_>) -> Vec<Variable> {
     also("SLURM_NPROCS", tasks);
     also("SLURM_NTASKS_PER_NODE", spec.tasks_per_node.map(|n| n.to_string()));
     also("SLURM_CPU_FREQ_REQ", spec.cpu_freq.map(|asked| asked.to_string()));
+    also("SLURM_GPU_FREQ", spec.gpu_freq.map(|asked| asked.to_string()));
     also("SLURM_PROFILE", spec.profiling.series.map(|series| series.to_string()));
     also("SLURM_CPUS_PER_TASK", spec.cpus_per_task.map(|n| n.to_string()));
     also("SLURM_TRES_PER_TASK", tres_per_task(spec));

@@ -5,6 +5,7 @@
 use super::node::SignedCredential;
 use crate::{
     cpu_freq::CpuFreq,
+    gpu_freq::GpuFreq,
     gres::{GpuBind, GresShare},
     ids::{Sluid, StepId},
     profile::Profiling,
@@ -97,6 +98,9 @@ pub struct StepLaunch {
     /// `--cpu-freq`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_freq: Option<CpuFreq>,
+    /// `--gpu-freq`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_freq: Option<GpuFreq>,
     /// `--acctg-freq`: how often it is looked at what its tasks use, seconds; 0: never; `None`: as the site says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample_secs: Option<u32>,
@@ -238,6 +242,9 @@ pub enum StepMgrToShepherd {
         step: StepId,
         /// Bytes; empty: end of input.
         data: ByteBuf,
+        /// For this task only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rank: Option<u32>,
     },
     /// Signal the step's tasks.
     Signal {

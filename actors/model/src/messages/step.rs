@@ -90,6 +90,15 @@ pub enum CommandToStepMgr {
     Stdin(ByteBuf),
     /// Signal the launched step.
     Signal(i32),
+    /// From a command that attached to a step: input for its tasks, or one of them, beside that of the step's own command. At most
+    /// [`STDIN_WINDOW`] bytes are under way; answered by `StdinConsumed`. Its end ends nobody's input.
+    AttachedInput {
+        /// For this task only.
+        #[serde(default)]
+        rank: Option<u32>,
+        /// Bytes.
+        data: ByteBuf,
+    },
     /// Terminal size.
     Resize {
         /// Rows.
@@ -287,6 +296,12 @@ pub enum StepMgrToCommand {
         layout: StepLayout,
         /// What does not come by message: files to follow.
         files: Vec<AttachedFile>,
+        /// Its tasks take input from commands.
+        #[serde(default)]
+        input: bool,
+        /// Task zero has a pseudo terminal.
+        #[serde(default)]
+        pty: bool,
     },
     /// During `Wait`.
     Progress(StepCounts),

@@ -15,6 +15,7 @@ use crate::{
         preempt::Preemption, reservations, resume, whole::Patience,
     },
     snapshot::{
+        constraint::Wish,
         facts::{ClusterView, UNLIMITED_FOR_PLANNING},
         preempt::Claim,
         request::{Matters, Request, run_limit},
@@ -248,6 +249,7 @@ impl<'a> Pass<'a> {
         time_limit: TimeLimit,
     ) {
         let Asked { job, request, length, .. } = *asked;
+        let nodes = self.batch_host_first(job, nodes);
         let end = self.now.plus(length);
         let generations = nodes.iter().map(|node| self.view.nodes[node.index.0 as usize].generation).collect();
         self.occupy(asked, &nodes, end);
@@ -277,6 +279,17 @@ impl<'a> Pass<'a> {
             backfilled: asked.behind,
             others: Vec::new(),
         });
+    }
+
+    /// `--batch` (sbatch(1)): the first of the job's nodes with these features is its batch host, and the first of the list. Where
+    /// none has them, the first one is it.
+    fn batch_host_first(&self, job: &JobView, mut nodes: Vec<AllocatedNode>) -> Vec<AllocatedNode> {
+        let Some(Ok(Wish::Each(wanted))) = job.spec.batch_features.as_deref().map(Wish::parse) else { return nodes };
+        let fits = |node: &AllocatedNode| wanted.holds(&self.view.nodes[node.index.0 as usize].features);
+        if let Some(place) = nodes.iter().position(fits) {
+            nodes[..=place].rotate_right(1);
+        }
+        nodes
     }
 
     /// Takes these resources from now until `end`.

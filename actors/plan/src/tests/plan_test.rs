@@ -358,6 +358,24 @@ fn features_and_exclusions_bound_the_choice() {
 }
 
 #[test]
+fn the_first_node_is_one_with_the_features_for_the_batch_script() {
+    let mut nodes: Vec<NodeView> = (0..4).map(|i| node(i, 1)).collect();
+    (nodes[2].features, nodes[3].features) = (vec!["fast".to_owned(), "big".to_owned()], vec!["fast".to_owned()]);
+    let first = |wanted: &str| {
+        let job = job(1, JobSpec { batch_features: Some(wanted.to_owned()), ..wide(4) });
+        let plan = plan(&cluster(nodes.clone(), vec![job]), NOW);
+        let at = |node: &garrick_model::view::AllocatedNode| u64::from(node.index.0);
+        let start = &plan.starts[0];
+        assert_eq!(start.generations.len(), 4);
+        start.nodes.iter().map(at).collect::<Vec<_>>()
+    };
+    assert_eq!(first("fast"), [2, 0, 1, 3]);
+    assert_eq!(first("fast&big"), [2, 0, 1, 3]);
+    assert_eq!(first("big&nosuch|fast"), [2, 0, 1, 3]);
+    assert_eq!(first("nosuch"), [0, 1, 2, 3], "none has them");
+}
+
+#[test]
 fn contiguous_nodes_are_neighbours() {
     let mut nodes: Vec<NodeView> = (0..5).map(|i| node(i, 1)).collect();
     nodes[1].flags.drain = true;

@@ -166,6 +166,7 @@ pub fn unknown_launch() -> StepLaunch {
         mpi: Mpi::None,
         program_named_by_node: false,
         cpu_freq: None,
+        gpu_freq: None,
         sample_secs: None,
         profiling: Default::default(),
         over_with: Default::default(),

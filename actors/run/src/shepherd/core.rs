@@ -254,8 +254,13 @@ impl ShepherdCore {
             StepMgrToShepherd::Welcome => {}
             StepMgrToShepherd::Keep { .. } => {}
             StepMgrToShepherd::Launch(start) => self.launch(*start, out),
-            StepMgrToShepherd::Stdin { step, data } => {
-                let tokens = self.steps.get_mut(&step).map(|s| s.input.push(data)).unwrap_or_default();
+            StepMgrToShepherd::Stdin { step, data, rank } => {
+                let push = |here: &mut StepHere| {
+                    // A token that no task has: nobody takes it.
+                    let only = rank.map(|rank| here.token(rank).unwrap_or(u64::MAX));
+                    here.input.push(data, only)
+                };
+                let tokens = self.steps.get_mut(&step).map(push).unwrap_or_default();
                 for token in tokens {
                     self.feed(token, out);
                 }

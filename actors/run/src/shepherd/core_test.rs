@@ -9,6 +9,8 @@ use crate::{
 };
 use garrick_model::{
     cpu_freq::CpuFreq,
+    gpu_freq::GpuFreq,
+    gres::GresShare,
     ids::StepNum,
     messages::{
         launch_failure::LaunchFailure,
@@ -164,6 +166,7 @@ fn launch() -> StepLaunch {
         mpi: Default::default(),
         program_named_by_node: false,
         cpu_freq: None,
+        gpu_freq: None,
         sample_secs: None,
         profiling: Default::default(),
         over_with: Default::default(),
@@ -940,6 +943,28 @@ fn a_task_that_is_not_started_after_another_leaves_cpu_frequencies_as_they_were(
     let out = rig.tell(ShepherdInput::Launcher(FromLauncher::NotStarted { token: 2 }));
     assert!(out.contains(&ShepherdEffect::PutFrequencyBack { step: step() }), "{out:?}");
     assert!(!out.contains(&ShepherdEffect::PutFrequencyBack { step: first }), "the other one goes on");
+}
+
+#[test]
+fn clocks_of_gpus_are_set_for_a_step_that_has_some_and_put_back_after_it() {
+    let asked: GpuFreq = "medium".parse().unwrap();
+    let of = |gpus: Option<&str>| {
+        let mut rig = Rig::new();
+        let change = |launch: &mut StepLaunch, share: &mut StepNodeShare| {
+            launch.gpu_freq = Some(asked);
+            share.gres.extend(gpus.map(|devices| {
+                let devices: CpuSet = devices.parse().unwrap();
+                GresShare { name: "gpu".into(), kind: None, count: devices.len().into(), devices }
+            }));
+        };
+        let mut out = rig.launch(change, 1);
+        out.extend(rig.tell(ShepherdInput::Launcher(FromLauncher::NotStarted { token: 1 })));
+        out.retain(|e| matches!(e, ShepherdEffect::SetGpuClocks { .. } | ShepherdEffect::PutGpuClocksBack { .. }));
+        out
+    };
+    let set = ShepherdEffect::SetGpuClocks { step: step(), gpus: vec![1, 3], asked };
+    assert_eq!(of(Some("1,3")), [set, ShepherdEffect::PutGpuClocksBack { step: step() }]);
+    assert_eq!(of(None), []);
 }
 
 /// The programs that the launcher is told to spawn, with their tokens.

@@ -4,6 +4,7 @@
 use crate::pmi::Asked;
 use garrick_model::{
     cpu_freq::CpuFreq,
+    gpu_freq::GpuFreq,
     ids::StepId,
     messages::{
         launcher::{FromLauncher, TaskHeld, TaskOver, ToLauncher},
@@ -240,6 +241,20 @@ pub enum ShepherdEffect {
         cpus: Vec<u32>,
         /// What.
         asked: CpuFreq,
+    },
+    /// Before a step's first task: set the clocks of these GPUs of the machine for it, as far as that can be done. Not answered.
+    SetGpuClocks {
+        /// Step.
+        step: StepId,
+        /// Numbers of the node's devices.
+        gpus: Vec<u32>,
+        /// What.
+        asked: GpuFreq,
+    },
+    /// Its GPUs have again what they had. Not answered.
+    PutGpuClocksBack {
+        /// Step.
+        step: StepId,
     },
     /// Its CPUs have again what they had. Not answered.
     PutFrequencyBack {

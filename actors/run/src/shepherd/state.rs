@@ -123,8 +123,8 @@ impl StepHere {
 /// Input of a step for its tasks, each at its own pace. Chunks that all have taken are dropped and reported.
 #[derive(Debug, Default)]
 pub struct StepStdin {
-    /// Chunks; an empty one ends the input.
-    chunks: VecDeque<ByteBuf>,
+    /// Chunks, and the one reader that they are for (`None`: all); an empty one ends the input.
+    chunks: VecDeque<(ByteBuf, Option<u64>)>,
     /// Number of the first chunk kept.
     first: u64,
     /// Next chunk, and whether a write is in progress, by token.
@@ -153,10 +153,23 @@ impl StepStdin {
         if self.readers.remove(&token).is_some() { self.trim() } else { 0 }
     }
 
-    /// Adds input. Returns the tasks that may take it.
-    pub fn push(&mut self, data: ByteBuf) -> Vec<u64> {
-        self.chunks.push_back(data);
-        self.readers.iter().filter(|(_, (_, busy))| !busy).map(|(t, _)| *t).collect()
+    /// Adds input, for all tasks or one. Returns the tasks that may take it.
+    pub fn push(&mut self, data: ByteBuf, only: Option<u64>) -> Vec<u64> {
+        self.chunks.push_back((data, only));
+        let free: Vec<u64> = self.readers.iter().filter(|(_, (_, busy))| !busy).map(|(t, _)| *t).collect();
+        free.iter().for_each(|token| self.pass_over(*token));
+        free
+    }
+
+    /// What comes next and is for others only is not for this task.
+    fn pass_over(&mut self, token: u64) {
+        let Some((at, _)) = self.readers.get_mut(&token) else { return };
+        let is_others = |place: u64| {
+            self.chunks.get(place as usize).is_some_and(|(_, only)| only.is_some_and(|only| only != token))
+        };
+        while is_others(*at - self.first) {
+            *at += 1;
+        }
     }
 
     /// The next input for a task.
@@ -167,11 +180,11 @@ impl StepStdin {
         }
         match self.chunks.get((*at - self.first) as usize) {
             None => NextInput::Wait,
-            Some(chunk) if chunk.is_empty() => {
+            Some((chunk, _)) if chunk.is_empty() => {
                 self.readers.remove(&token);
                 NextInput::End
             }
-            Some(chunk) => {
+            Some((chunk, _)) => {
                 *busy = true;
                 NextInput::Write(chunk.clone())
             }
@@ -184,6 +197,7 @@ impl StepStdin {
             *at += 1;
             *busy = false;
         }
+        self.pass_over(token);
         self.trim()
     }
 
@@ -193,7 +207,7 @@ impl StepStdin {
         let least = self.readers.values().map(|(at, _)| *at).min().unwrap_or(end);
         let mut bytes = 0;
         while self.first < least {
-            bytes += self.chunks.pop_front().map_or(0, |c| c.len() as u64);
+            bytes += self.chunks.pop_front().map_or(0, |(chunk, _)| chunk.len() as u64);
             self.first += 1;
         }
         bytes
@@ -287,15 +301,37 @@ mod tests {
     use crate::stepmgr::builders::bytes;
 
     #[test]
+    fn input_for_one_task_is_passed_over_by_the_others_and_dropped_when_that_one_took_it() {
+        let mut input = StepStdin::default();
+        input.add_reader(1);
+        input.add_reader(2);
+        input.push(bytes("one"), Some(1));
+        input.push(bytes("all"), None);
+        assert_eq!(input.next(2), NextInput::Write(bytes("all")));
+        input.push(bytes("two"), Some(2));
+        assert_eq!(input.next(1), NextInput::Write(bytes("one")));
+        assert_eq!(input.written(1), 3);
+        assert_eq!(input.next(1), NextInput::Write(bytes("all")));
+        assert_eq!(input.written(1), 0, "the other one has it still");
+        assert_eq!(input.next(1), NextInput::Wait);
+        assert_eq!(input.written(2), 3);
+        assert_eq!(input.next(2), NextInput::Write(bytes("two")));
+        assert_eq!(input.written(2), 3);
+        // Nobody's.
+        input.push(bytes("none"), Some(9));
+        assert_eq!(input.trim(), 4);
+    }
+
+    #[test]
     fn input_reaches_each_task_at_its_own_pace_and_is_dropped_when_all_took_it() {
         let mut input = StepStdin::default();
         input.add_reader(1);
         input.add_reader(2);
-        assert_eq!(input.push(bytes("abc")), [1, 2]);
+        assert_eq!(input.push(bytes("abc"), None), [1, 2]);
         assert_eq!(input.next(1), NextInput::Write(bytes("abc")));
         assert_eq!(input.next(1), NextInput::Wait);
         assert_eq!(input.written(1), 0);
-        assert_eq!(input.push(bytes("")), [1, 2]);
+        assert_eq!(input.push(bytes(""), None), [1, 2]);
         assert_eq!(input.next(1), NextInput::End);
         assert_eq!(input.next(2), NextInput::Write(bytes("abc")));
         assert_eq!(input.written(2), 3);
@@ -307,7 +343,7 @@ mod tests {
         let mut input = StepStdin::default();
         input.add_reader(1);
         input.add_reader(2);
-        input.push(bytes("abcd"));
+        input.push(bytes("abcd"), None);
         assert_eq!(input.next(1), NextInput::Write(bytes("abcd")));
         assert_eq!(input.written(1), 0);
         assert_eq!(input.remove_reader(2), 4);

@@ -12,6 +12,8 @@ use crate::shepherd::{
 };
 use garrick_model::{
     cpu_freq::CpuFreq,
+    gpu_freq::GpuFreq,
+    gres::{GPU, devices_used},
     ids::StepId,
     messages::{
         files,
@@ -149,18 +151,31 @@ impl ShepherdCore {
         asked.filter(|_| !here.launch.batch && !self.config.cpu_map.is_empty())
     }
 
+    /// What a step asks of its GPUs here, if it has any.
+    fn gpu_clocks(here: &StepHere) -> Option<(GpuFreq, Vec<u32>)> {
+        let asked = here.launch.gpu_freq?;
+        let gpus: Vec<u32> = devices_used(&here.share.gres, GPU).iter().collect();
+        (!gpus.is_empty()).then_some((asked, gpus))
+    }
+
     fn set_frequency(&self, step: StepId, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get(&step) else { return };
+        if let Some((asked, gpus)) = Self::gpu_clocks(here) {
+            out.push(ShepherdEffect::SetGpuClocks { step, gpus, asked });
+        }
         let Some(asked) = self.frequency(here) else { return };
         let on_machine = |cpu: u32| self.config.cpu_map.get(cpu as usize).copied();
         let cpus = here.share.cpus.iter().filter_map(on_machine).collect();
         out.push(ShepherdEffect::SetFrequency { step, cpus, asked });
     }
 
-    /// A step that is gone from here leaves its CPUs as they were.
+    /// A step that is gone from here leaves its CPUs and GPUs as they were.
     pub(super) fn put_frequency_back(&self, here: &StepHere, out: &mut Vec<ShepherdEffect>) {
         if self.frequency(here).is_some() {
             out.push(ShepherdEffect::PutFrequencyBack { step: here.id });
+        }
+        if Self::gpu_clocks(here).is_some() {
+            out.push(ShepherdEffect::PutGpuClocksBack { step: here.id });
         }
     }
 

@@ -6,7 +6,7 @@ use crate::{
     pmi,
     shepherd::stdio::one_file_for_all,
     step::{
-        messages::{NodeSlot, StepEffect, StepInput, StepPlan, StepTimer},
+        messages::{NodeSlot, StepEffect, StepInput, StepPlan, StepTimer, Watcher},
         notice,
         relay::{Frame, InputRelay, OutputRelay},
         state::{TaskState, state_of_exit, worse},
@@ -170,6 +170,10 @@ impl StepCore {
             StepInput::Shepherd { node, message } => self.on_shepherd(now, node, message, out),
             StepInput::NodeLost { node } => self.node_lost(now, node, out),
             StepInput::Client(message) => self.on_client(now, message, out),
+            StepInput::Attached { watcher, rank, data } if !data.is_empty() => {
+                self.attached_input(watcher, rank, data, out);
+            }
+            StepInput::Attached { .. } => {}
             StepInput::ClientGone => {
                 self.attended = false;
                 self.output.open();
@@ -485,7 +489,7 @@ impl StepCore {
                     for node in nodes {
                         self.to_shepherd(
                             node,
-                            StepMgrToShepherd::Stdin { step: self.plan.id, data: data.clone() },
+                            StepMgrToShepherd::Stdin { step: self.plan.id, data: data.clone(), rank: None },
                             out,
                         );
                     }
@@ -511,6 +515,21 @@ impl StepCore {
             }
             _ => {}
         }
+    }
+
+    /// Input of a command that attached, for all tasks or one. One that does not wait for what it is granted is not listened to.
+    fn attached_input(&mut self, watcher: Watcher, rank: Option<u32>, data: ByteBuf, out: &mut Vec<StepEffect>) {
+        // A task that is not there takes nothing.
+        let nowhere = NodeSlot(u32::MAX);
+        let only = rank.map(|rank| {
+            let at = self.index(rank).and_then(|own| self.node_of.get(own)).copied();
+            at.map_or(nowhere, |at| self.nodes[at].slot)
+        });
+        let Ok(nodes) = self.input.push_of(watcher, data.len(), only) else { return };
+        for node in nodes {
+            self.to_shepherd(node, StepMgrToShepherd::Stdin { step: self.plan.id, data: data.clone(), rank }, out);
+        }
+        self.grant_input(out);
     }
 
     /// Ends what still runs: SIGTERM and after KillWait SIGKILL (by the shepherds), or SIGKILL now.
@@ -648,8 +667,12 @@ impl StepCore {
     }
 
     fn grant_input(&mut self, out: &mut Vec<StepEffect>) {
-        if let Some(bytes) = self.input.due() {
-            self.to_client(StepMgrToCommand::StdinConsumed(bytes), out);
+        for (whose, bytes) in self.input.due() {
+            let message = StepMgrToCommand::StdinConsumed(bytes);
+            match whose {
+                None => self.to_client(message, out),
+                Some(watcher) => out.push(StepEffect::ToWatcher { watcher, message }),
+            }
         }
     }
 

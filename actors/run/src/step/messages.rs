@@ -13,11 +13,15 @@ use garrick_model::{
 use garrick_runtime::Message;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 use std::{sync::Arc, time::Duration};
 
 /// A node of the job, by its index in the allocation, from 0 (the batch host).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeSlot(pub u32);
+
+/// A command that attached to the step and sends input of its own; numbered by the step manager.
+pub type Watcher = u64;
 
 /// A step's share of one node.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,6 +129,15 @@ pub enum StepInput {
     },
     /// From its `srun`: `Stdin`, `Signal`, `Resize`, `Cancel`, `Consumed`; anything else is ignored.
     Client(CommandToStepMgr),
+    /// Input from a command that attached to it.
+    Attached {
+        /// Which.
+        watcher: Watcher,
+        /// For this task only.
+        rank: Option<u32>,
+        /// Bytes.
+        data: ByteBuf,
+    },
     /// Its `srun` went away.
     ClientGone,
     /// End it.
@@ -158,6 +171,13 @@ pub enum StepEffect {
     },
     /// To its `srun`.
     ToClient(StepMgrToCommand),
+    /// To a command that attached to it.
+    ToWatcher {
+        /// Which.
+        watcher: Watcher,
+        /// The message.
+        message: StepMgrToCommand,
+    },
     /// Set a timer.
     SetTimer {
         /// The timer.
@@ -184,6 +204,7 @@ impl Message for StepMsg {
             StepInput::Shepherd { message, .. } => shepherd_message_name(message),
             StepInput::NodeLost { .. } => "NodeLost",
             StepInput::Client(message) => client_message_name(message),
+            StepInput::Attached { .. } => "Attached",
             StepInput::ClientGone => "ClientGone",
             StepInput::End(_) => "End",
             StepInput::Kill(_) => "Kill",
@@ -228,6 +249,7 @@ pub const fn client_message_name(message: &CommandToStepMgr) -> &'static str {
         CommandToStepMgr::Attach { .. } => "Attach",
         CommandToStepMgr::Sample { .. } => "Sample",
         CommandToStepMgr::Stdin(_) => "Stdin",
+        CommandToStepMgr::AttachedInput { .. } => "AttachedInput",
         CommandToStepMgr::Signal(_) => "Signal",
         CommandToStepMgr::Resize { .. } => "Resize",
         CommandToStepMgr::Cancel => "Cancel",

@@ -1,7 +1,7 @@
 //! Bytes in flight in a step: output from the shepherds to the waiting `srun`, and its input to the shepherds. Both are limited
 //! by grants: a slow `srun` stops the reading of its own tasks' output and nothing else.
 
-use crate::step::messages::NodeSlot;
+use crate::step::messages::{NodeSlot, Watcher};
 use garrick_model::messages::{
     shepherd::{OUTPUT_FRAME_COST, OUTPUT_WINDOW, Stream},
     step::{OUTPUT_GRANT, STDIN_WINDOW},
@@ -87,20 +87,43 @@ impl OutputRelay {
     }
 }
 
-/// Input in flight from the command to the nodes with tasks that take it.
+/// Input in flight to the nodes with tasks that take it, from the step's command and those that attached to it.
 #[derive(Debug)]
 pub struct InputRelay {
     /// Nodes that take input: slot, and bytes consumed; `None` if the node needs no more input.
     nodes: Vec<(NodeSlot, Option<u64>)>,
     sent: u64,
     reported: u64,
+    /// What is under way, in order: whose (`None`: the command's), and how many bytes.
+    from: VecDeque<(Option<Watcher>, u64)>,
     ended: bool,
 }
 
 impl InputRelay {
     /// For these nodes.
     pub fn new(nodes: Vec<NodeSlot>) -> Self {
-        Self { nodes: nodes.into_iter().map(|slot| (slot, Some(0))).collect(), sent: 0, reported: 0, ended: false }
+        let nodes = nodes.into_iter().map(|slot| (slot, Some(0))).collect();
+        Self { nodes, sent: 0, reported: 0, from: VecDeque::new(), ended: false }
+    }
+
+    /// Does any node take input still?
+    pub fn is_open(&self) -> bool {
+        !self.ended && self.nodes.iter().any(|(_, used)| used.is_some())
+    }
+
+    fn under_way(&self, of: Option<Watcher>) -> u64 {
+        self.from.iter().filter(|(whose, _)| *whose == of).map(|(_, bytes)| bytes).sum()
+    }
+
+    fn note(&mut self, of: Option<Watcher>, bytes: u64) {
+        self.sent += bytes;
+        if bytes == 0 {
+            return;
+        }
+        match self.from.back_mut() {
+            Some((whose, more)) if *whose == of => *more += bytes,
+            _ => self.from.push_back((of, bytes)),
+        }
     }
 
     /// Accounts for input. Returns the nodes to pass it to, or `Err` if the command sent far more than it was granted.
@@ -109,11 +132,35 @@ impl InputRelay {
             return Ok(Vec::new());
         }
         self.ended = bytes == 0;
-        self.sent += bytes as u64;
-        if self.sent - self.reported > 4 * STDIN_WINDOW {
+        self.note(None, bytes as u64);
+        if self.under_way(None) > 4 * STDIN_WINDOW {
             return Err(InputOverrun);
         }
         Ok(self.nodes.iter().filter(|(_, used)| used.is_some()).map(|(slot, _)| *slot).collect())
+    }
+
+    /// The same for input of a command that attached, for all that take input or on one node only. Nobody is passed what nobody
+    /// takes; `Err` if it sent more than it was granted.
+    pub fn push_of(
+        &mut self,
+        watcher: Watcher,
+        bytes: usize,
+        only: Option<NodeSlot>,
+    ) -> Result<Vec<NodeSlot>, InputOverrun> {
+        let bytes = bytes as u64;
+        if self.under_way(Some(watcher)).saturating_add(bytes) > STDIN_WINDOW {
+            return Err(InputOverrun);
+        }
+        self.note(Some(watcher), bytes);
+        let mut to = Vec::new();
+        for (slot, used) in &mut self.nodes {
+            match used {
+                Some(_) if !self.ended && only.is_none_or(|only| only == *slot) => to.push(*slot),
+                Some(used) => *used += bytes,
+                None => {}
+            }
+        }
+        Ok(to)
     }
 
     /// A node's tasks took input.
@@ -130,15 +177,26 @@ impl InputRelay {
         }
     }
 
-    /// What to grant the command: as much as the slowest node has taken, in pieces of a quarter window.
-    pub fn due(&mut self) -> Option<u64> {
+    /// What to grant, and to whom: as much as the slowest node has taken, in pieces of a quarter window; what commands that attached
+    /// have sent, at once.
+    pub fn due(&mut self) -> Vec<(Option<Watcher>, u64)> {
         let least = self.nodes.iter().filter_map(|(_, used)| *used).min().unwrap_or(self.sent).min(self.sent);
-        let new = least.saturating_sub(self.reported);
-        if new < STDIN_WINDOW / 4 {
-            return None;
+        let mut new = least.saturating_sub(self.reported);
+        if new == 0 || (new < STDIN_WINDOW / 4 && self.from.iter().all(|(whose, _)| whose.is_none())) {
+            return Vec::new();
         }
         self.reported = least;
-        Some(new)
+        let mut granted = Vec::new();
+        while let Some((whose, bytes)) = self.from.front_mut().filter(|_| new > 0) {
+            let part = new.min(*bytes);
+            granted.push((*whose, part));
+            *bytes -= part;
+            new -= part;
+            if *bytes == 0 {
+                self.from.pop_front();
+            }
+        }
+        granted
     }
 }
 
@@ -193,12 +251,31 @@ mod tests {
         let mut relay = InputRelay::new(vec![a, b]);
         assert_eq!(relay.push(STDIN_WINDOW as usize).unwrap(), [a, b]);
         relay.consumed(a, STDIN_WINDOW);
-        assert_eq!(relay.due(), None);
+        assert_eq!(relay.due(), []);
         relay.consumed(b, STDIN_WINDOW / 2);
-        assert_eq!(relay.due(), Some(STDIN_WINDOW / 2));
+        assert_eq!(relay.due(), [(None, STDIN_WINDOW / 2)]);
         relay.closed(b);
-        assert_eq!(relay.due(), Some(STDIN_WINDOW / 2));
+        assert_eq!(relay.due(), [(None, STDIN_WINDOW / 2)]);
         assert_eq!(relay.push(1).unwrap(), [a]);
+    }
+
+    #[test]
+    fn commands_that_attached_are_granted_what_they_sent_and_no_more() {
+        let (a, b) = (NodeSlot(0), NodeSlot(1));
+        let mut relay = InputRelay::new(vec![a, b]);
+        assert_eq!(relay.push(10).unwrap(), [a, b]);
+        assert_eq!(relay.push_of(7, 5, Some(b)).unwrap(), [b]);
+        assert_eq!(relay.push_of(8, STDIN_WINDOW as usize + 1, None), Err(InputOverrun));
+        relay.consumed(a, 10);
+        assert_eq!(relay.due(), [], "the other node has taken nothing yet");
+        relay.consumed(b, 12);
+        assert_eq!(relay.due(), [(None, 10), (Some(7), 2)]);
+        relay.consumed(b, 3);
+        assert_eq!(relay.due(), [(Some(7), 3)]);
+        // After the end of the command's own input nobody takes any.
+        assert!(relay.is_open() && relay.push(0).is_ok() && !relay.is_open());
+        assert_eq!(relay.push_of(7, 4, None).unwrap(), []);
+        assert_eq!(relay.due(), [(Some(7), 4)]);
     }
 
     #[test]

@@ -40,7 +40,9 @@ impl StepMgrCore {
             handed: [&launch.stdin, &launch.stdout, &launch.stderr].map(|t| *t == StreamTarget::Handed),
         };
         let files = self.files(step, record, placement, &launch);
-        Self::tell(client, StepMgrToCommand::Attached { layout, files }, out);
+        let input = launch.stdin == StreamTarget::Relay;
+        let pty = launch.pty.is_some();
+        Self::tell(client, StepMgrToCommand::Attached { layout, files, input, pty }, out);
         if let Some(record) = self.steps.get_mut(&key) {
             record.watchers.push(client);
         }

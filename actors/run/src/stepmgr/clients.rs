@@ -104,6 +104,12 @@ impl StepMgrCore {
                 Self::tell(client, StepMgrToCommand::PerStep(answers), out);
             }
             (About::Nothing, CommandToStepMgr::SendFile(request)) => self.send_file(client, *request, out),
+            (About::Watch(key), CommandToStepMgr::AttachedInput { rank, data }) => {
+                if self.steps.contains_key(&key) {
+                    let input = StepInput::Attached { watcher: client.0, rank, data };
+                    out.push(StepMgrEffect::ToStep { step: key, input });
+                }
+            }
             (About::Step(step), message) => self.pass_on_to_step(now, step, message, out),
             (About::Nothing, _) => {
                 let refusal = Refusal::Internal("a conversation begins with a request".into());

@@ -7,7 +7,7 @@ use crate::{
         core::StepMgrCore,
         ends::EndedStep,
         journal::ranges,
-        messages::{StepMgrEffect, StepMgrTimer},
+        messages::{ClientId, StepMgrEffect, StepMgrTimer},
         rows::RowId,
         schedule::numbered,
         state::{RecordState, RunPhase},
@@ -56,6 +56,12 @@ impl StepMgrCore {
                     }
                     if let Some(client) = record.client {
                         Self::tell(client, message, out);
+                    }
+                }
+                StepEffect::ToWatcher { watcher, message } => {
+                    let watcher = ClientId(watcher);
+                    if self.steps.get(&step).is_some_and(|record| record.watchers.contains(&watcher)) {
+                        Self::tell(watcher, message, out);
                     }
                 }
                 StepEffect::Over(result) => self.step_over(now, result, out),

@@ -802,6 +802,8 @@ impl Harness {
             | ShepherdEffect::PmiAnswer { .. }
             | ShepherdEffect::SetFrequency { .. }
             | ShepherdEffect::PutFrequencyBack { .. }
+            | ShepherdEffect::SetGpuClocks { .. }
+            | ShepherdEffect::PutGpuClocksBack { .. }
             | ShepherdEffect::StartMeter { .. }
             | ShepherdEffect::Record { .. }
             | ShepherdEffect::RecordEnd { .. }

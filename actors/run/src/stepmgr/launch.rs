@@ -298,6 +298,7 @@ fn launch(
         mpi: spec.mpi,
         program_named_by_node: spec.sent.is_some_and(|sent| sent.named_by_node),
         cpu_freq: spec.cpu_freq,
+        gpu_freq: spec.gpu_freq,
         sample_secs: spec.sample_secs.or(facts.spec.sample_secs),
         profiling: spec.profiling.or(facts.spec.profiling),
         over_with: match (spec.wait_for_children, spec.kill_on_bad_exit) {
@@ -333,6 +334,7 @@ fn plan(
 ) -> StepPlan {
     let Planned { key, attempt, attended, mut own_env, spec } = step;
     own_env.extend(env::number_variables(key));
+    own_env.extend(spec.gpu_freq.map(|asked| entry("SLURM_GPU_FREQ", asked)));
     if spec.preserve_env {
         own_env.extend(env::preserved(&spec.environment));
     }
@@ -425,6 +427,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         mpi: Mpi::None,
         program_named_by_node: false,
         cpu_freq: None,
+        gpu_freq: None,
         sample_secs: spec.sample_secs,
         profiling: spec.profiling,
         over_with: Default::default(),

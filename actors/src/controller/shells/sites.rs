@@ -30,6 +30,7 @@ pub fn node_site(config: &Config, epoch: u64, ports: &Ports) -> NodeSite {
         key_id,
         // Without a limit: longer than any controller lives.
         reboot_limit: config.power.resume_timeout.duration().unwrap_or(Duration::from_secs(u32::MAX.into())),
+        reboots: config.reboot_program.is_some(),
         config_overrides: config.config_overrides(),
         memory_percent: config.slurmctld_parameters.value("node_reg_mem_percent").and_then(|text| text.parse().ok()),
         power: PowerPolicy::of(config).map(Arc::new),

@@ -71,6 +71,9 @@ pub struct StepdSettings {
     /// Where is kept what CPUs had whose frequency steps on this node have set; of an earlier version nothing.
     #[serde(default)]
     pub kept_frequencies: PathBuf,
+    /// The same of GPUs.
+    #[serde(default)]
+    pub kept_gpu_clocks: PathBuf,
     /// What each `srun` has to know of the site.
     #[serde(default, rename = "srun_scripts", skip_serializing_if = "SiteOfSrun::is_none")]
     pub of_srun: SiteOfSrun,

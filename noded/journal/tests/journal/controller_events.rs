@@ -151,6 +151,7 @@ fn spec() -> JobSpec {
         extra: None,
         user_env: false,
         cpu_freq: None,
+        gpu_freq: None,
         sample_secs: None,
         profiling: Default::default(),
         oom_kill_step: None,
@@ -169,6 +170,8 @@ fn spec() -> JobSpec {
         time_min: Some(TimeLimit::Secs(60)),
         constraint: Some("gpu&fast".into()),
         prefer: None,
+        batch_features: None,
+        reboot: false,
         licenses: None,
         reservations: Vec::new(),
         gres: Default::default(),
@@ -716,7 +719,7 @@ pub fn site_programs() -> Vec<ControllerEvent> {
     let head = JobRecord { array: Some(tasks), ..record(72, JobSpec { array: Some(array), ..plain_spec() }) };
     let exit = Some(ExitStatus { code: 3, signal: None });
     let change = JobChange { mail_types: "FAIL".parse().ok(), mail_user: Some("b".into()), ..JobChange::default() };
-    let reboot = Reboot { asap: true, next: Some(AfterReboot::Undrain), issued: Some(at(9)) };
+    let reboot = Reboot { asap: true, next: Some(AfterReboot::Undrain), issued: Some(at(9)), run: None };
     let saved = SavedNode { down: Some(DownCause::Admin), drain: true, reboot: Some(reboot), ..SavedNode::default() };
     vec![
         event(71, JobEvent::Submitted(Box::new(record(71, JobSpec { mail, ..plain_spec() })))),
@@ -963,6 +966,28 @@ pub fn partition_changes() -> Vec<ControllerEvent> {
         changed("debug", Some(PartitionChange::Deleted)),
         changed("other", Some(PartitionChange::Created { fields: Vec::new(), place: 1 })),
         changed("other", None),
+    ]
+}
+
+/// What came to version 2 later: a job whose nodes are rebooted before it begins, and what it asks of its batch host and its GPUs.
+pub fn rebooted() -> Vec<ControllerEvent> {
+    let event = |event| ControllerEvent::Job { job: JobId(71), event: Box::new(event) };
+    let node = |saved| ControllerEvent::Node { node: "n1".into(), saved: Box::new(saved) };
+    let spec = JobSpec {
+        constraint: Some("fast|slow".into()),
+        batch_features: Some("fast".into()),
+        reboot: true,
+        gpu_freq: "highm1,memory=900,verbose".parse().ok(),
+        ..plain_spec()
+    };
+    let reboot = |issued| Some(Reboot { asap: false, next: None, issued, run: Some(sluid(71)) });
+    vec![
+        event(JobEvent::Submitted(Box::new(record(71, spec)))),
+        event(JobEvent::Allocated(Box::new(Run { booting: ["n1".to_owned()].into(), ..run(&["n1"]) }))),
+        node(SavedNode { reboot: reboot(None), ..SavedNode::default() }),
+        node(SavedNode { reboot: reboot(Some(at(9))), ..SavedNode::default() }),
+        node(SavedNode { rebooted_for: Some(sluid(71)), ..SavedNode::default() }),
+        event(JobEvent::NodeBooted { node: "n1".into(), address: "n1:6818".into(), at: at(40) }),
     ]
 }
 

@@ -107,6 +107,7 @@ fn a_snapshot_anywhere_and_what_follows_it_come_to_all_events() {
         controller_events::usage(),
         controller_events::zeroed(),
         controller_events::outages(),
+        controller_events::rebooted(),
     ]);
     let mut cuts = 0;
     for events in series {
@@ -173,6 +174,12 @@ fn programs_of_the_site_in_a_controllers_journal_of_version_2_read_back() {
     let job = &replayed.jobs[&JobId(71)];
     assert!(matches!(job.phase, garrick_events::records::job::Phase::Over(..)), "its epilog has ended");
     assert_eq!(job.spec.mail.user.as_deref(), Some("b"));
+}
+
+#[test]
+fn nodes_that_are_rebooted_for_a_job_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-rebooted.journal"));
+    assert_same(&read, &controller_events::rebooted());
 }
 
 #[test]
@@ -566,6 +573,12 @@ fn make_the_sample_of_preemption() {
 #[ignore = "makes tests/data/version-2-site-programs.journal, by hand"]
 fn make_the_sample_of_programs_of_the_site() {
     replace(&sample("version-2-site-programs.journal"), controller_events::site_programs()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-rebooted.journal, by hand"]
+fn make_the_sample_of_nodes_that_are_rebooted() {
+    replace(&sample("version-2-rebooted.journal"), controller_events::rebooted()).unwrap();
 }
 
 #[test]

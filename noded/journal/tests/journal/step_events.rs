@@ -89,6 +89,7 @@ fn spec() -> StepSpec {
         mpi: Default::default(),
         preserve_env: false,
         cpu_freq: None,
+        gpu_freq: None,
         sample_secs: None,
         profiling: Default::default(),
         wait_for_children: false,

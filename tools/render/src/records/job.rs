@@ -79,10 +79,11 @@ fn state(r: &mut Record, job: &JobView, detail: Detail) {
         amounts::dependencies(job)
     ));
     r.line(format!(
-        "Requeue={} Restarts={} BatchFlag={} Reboot=0 ExitCode={}",
+        "Requeue={} Restarts={} BatchFlag={} Reboot={} ExitCode={}",
         u8::from(job.requeue),
         job.restart_count(),
         u8::from(job.spec.kind == JobKind::Batch),
+        u8::from(job.spec.reboot),
         words::exit(job.exit)
     ));
     if detail == Detail::Detailed {

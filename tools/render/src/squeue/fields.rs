@@ -250,7 +250,7 @@ pub static JOB: &[Entry] = &[
     job(&["profile"], "PROFILE", |c| {
         c.spec.profiling.series.map_or_else(|| "NotSet".to_owned(), |series| series.to_string())
     }),
-    always(&["reboot"], "REBOOT", "0"),
+    job(&["reboot"], "REBOOT", |c| u8::from(c.spec.reboot).to_string()),
     job(&["reqswitch"], "REQ_SWITCH", |c| c.spec.topology.switches.unwrap_or(0).to_string()),
     job(&["requeue"], "REQUEUE", |c| u8::from(c.job.requeue).to_string()),
     always(&["resizetime"], "RESIZE_TIME", "N/A"),

@@ -5,6 +5,13 @@
 use super::{Session, too_many};
 use crate::query::choices;
 use garrick_asking::{accounts, cluster::Cluster};
+use garrick_model::{
+    hostlist,
+    ids::JobId,
+    messages::command::{CommandReply, CommandRequest},
+    state::StepState,
+    view::StepView,
+};
 use garrick_render::json;
 use serde_json::{Value, json};
 use std::{
@@ -198,12 +205,41 @@ fn pid_document(process: &Process) -> Value {
     })
 }
 
-/// The steps here, each once: job, step, and the user whose processes those are.
-fn steps_of(found: &[Process]) -> Vec<(u32, String, u32)> {
-    let mut steps: Vec<_> = found.iter().map(|p| (p.job, step_text(p).to_owned(), p.uid)).collect();
+/// A job, its step, and the user whose processes those are.
+type Step = (u32, String, u32);
+
+/// The steps here, each once.
+fn steps_of(found: &[Process]) -> Vec<Step> {
+    sorted_once(found.iter().map(|p| (p.job, step_text(p).to_owned(), p.uid)).collect())
+}
+
+fn sorted_once(mut steps: Vec<Step>) -> Vec<Step> {
     steps.sort_by(|a, b| (a.0, a.1 != "batch", &a.1).cmp(&(b.0, b.1 != "batch", &b.1)));
     steps.dedup_by(|a, b| (a.0, &a.1) == (b.0, &b.1));
     steps
+}
+
+/// Where the caller may not read what processes have in their environment, as SlurmUser may not of other users, the step managers of
+/// their jobs say which steps run on these nodes. What they do not say stays unnamed.
+fn named_by_managers(session: &mut Session, found: &[Process], mut steps: Vec<Step>) -> Vec<Step> {
+    let unnamed: BTreeMap<u32, u32> =
+        steps.iter().filter(|(_, step, _)| step == "-").map(|(j, _, u)| (*j, *u)).collect();
+    for (job, uid) in unnamed {
+        let Ok(cluster) = session.cluster() else { return steps };
+        let asked = CommandRequest::ListSteps { job: Some(JobId(job)), ended: false };
+        let Ok(CommandReply::Steps { steps: listed, .. }) = cluster.ask(&asked) else { continue };
+        let nodes: BTreeSet<&str> = found.iter().filter(|p| p.job == job).filter_map(|p| p.node.as_deref()).collect();
+        let here = |step: &&StepView| {
+            let on = hostlist::expand(&step.nodelist).unwrap_or_default();
+            step.state == StepState::Running && on.iter().any(|node| nodes.contains(node.as_str()))
+        };
+        let named: Vec<Step> = listed.iter().filter(here).map(|s| (job, s.id.key().to_string(), uid)).collect();
+        if !named.is_empty() {
+            steps.retain(|(of, step, _)| *of != job || step != "-");
+            steps.extend(named);
+        }
+    }
+    sorted_once(steps)
 }
 
 /// `listjobs [NODE]`
@@ -223,9 +259,10 @@ pub fn jobs(session: &mut Session, words: &[String]) -> i32 {
 /// `liststeps [NODE]`
 pub fn steps(session: &mut Session, words: &[String]) -> i32 {
     let found = match here(session, "liststeps", words) {
-        Ok(found) => steps_of(&found),
+        Ok(found) => found,
         Err(code) => return code,
     };
+    let found = named_by_managers(session, &found, steps_of(&found));
     let documents = found.iter().map(|(job, step, _)| json!({ "job_id": job, "step_id": step })).collect();
     list(session, "steps", documents, |out| {
         writeln!(out, "{:<8} {:<8}", "JOBID", "STEPID")?;

@@ -1,4 +1,4 @@
-//! `sattach`: watches the output of a running step. Output that its step manager relays comes in messages; for output in files or
+//! `sattach`: watches the output of a running step, and passes standard input to it, beside what the step's own command passes. Output that its step manager relays comes in messages; for output in files or
 //! an output pack the step manager says where it is, and those are followed from their beginning.
 //!
 //! | module | what it is |
@@ -12,8 +12,12 @@ pub mod watched;
 use crate::{
     options::table::Arg,
     output::{self, Console},
-    query::arguments::{self, Arguments, Outcome, Table, option, unsupported},
-    submit::startup,
+    query::arguments::{self, Arguments, Outcome, Table, option},
+    submit::{
+        startup,
+        step_files::{Got, INPUT_CHUNK, InputFile},
+    },
+    waiting::terminal::{self, RawMode},
 };
 use follow::Followed;
 use garrick_asking::{
@@ -21,6 +25,7 @@ use garrick_asking::{
     manager::{Around, Way},
     runs,
     search::{NoWay, Search, Until},
+    signals::Signals,
 };
 use garrick_frame::{DoorClient, DoorError, FrameError};
 use garrick_model::{
@@ -28,12 +33,16 @@ use garrick_model::{
     messages::{
         command::{CommandReply, CommandRequest, JobSelector},
         shepherd::Stream,
-        step::{CommandToStepMgr, StepMgrToCommand},
+        step::{CommandToStepMgr, STDIN_WINDOW, StepMgrToCommand},
     },
     refusal::Refusal,
     step_selector::{StepsSelector, WhichSteps},
 };
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::signal::Signal,
+};
+use serde_bytes::ByteBuf;
 use std::{
     env,
     ffi::OsString,
@@ -45,17 +54,17 @@ use watched::{Effect, Filters, Watched};
 
 pub(crate) static TABLE: Table = Table {
     program: "sattach",
-    purpose: "Show the output of a running job step: as srun relays it, or from its files or output packs.",
+    purpose: "Show the output of a running job step, as srun relays it or from its files or output packs, and send input to it.",
     operands: "JOB.STEP",
     words: &[],
     options: &[
         option("help", Some('h'), Arg::None, "show this help"),
         option("error-filter", None, Arg::Required("task"), "standard error of this task only"),
-        unsupported("input-filter", None, Arg::Required("task"), "send input to this task only"),
+        option("input-filter", None, Arg::Required("task"), "send input to this task only"),
         option("label", Some('l'), Arg::None, "prepend task number to lines of output"),
         option("layout", None, Arg::None, "print where the tasks run and exit"),
         option("output-filter", None, Arg::Required("task"), "standard output of this task only"),
-        unsupported("pty", None, Arg::None, "the pseudo terminal of task zero"),
+        option("pty", None, Arg::None, "the pseudo terminal of task zero, of a step of srun --pty"),
         option("quiet", Some('Q'), Arg::None, "only errors"),
         option("usage", Some('u'), Arg::None, "show a short usage"),
         option("verbose", Some('v'), Arg::None, "more messages"),
@@ -73,6 +82,9 @@ pub(crate) struct Request {
     /// The run that names the job.
     run: Option<Sluid>,
     filters: Filters,
+    /// The task that gets the input; `None`: all.
+    input: Option<u32>,
+    pty: bool,
     label: bool,
     layout: bool,
 }
@@ -152,8 +164,16 @@ pub(crate) fn read(arguments: &Arguments) -> Result<Request, Misuse> {
             text.parse().map(Some).map_err(wrong)
         }
     };
-    let filters = Filters { output: filter("output-filter")?, error: filter("error-filter")? };
-    filter("input-filter")?;
+    let mut filters = Filters { output: filter("output-filter")?, error: filter("error-filter")? };
+    let mut input = filter("input-filter")?;
+    let pty = arguments.has("pty");
+    if pty {
+        if filters != Filters::default() || input.is_some() {
+            return Err(Misuse::Error("don't specify both --pty and I/O filtering".to_owned()));
+        }
+        // It is that of task zero.
+        (filters, input) = (Filters { output: Some(0), error: Some(0) }, Some(0));
+    }
     let words = arguments.words();
     let [word] = words.as_slice() else { return Err(Misuse::Usage("too many parameters")) };
     let steps = word.parse::<StepsSelector>();
@@ -172,7 +192,7 @@ pub(crate) fn read(arguments: &Arguments) -> Result<Request, Misuse> {
             (step?, None)
         }
     };
-    Ok(Request { step, run, filters, label: arguments.has("label"), layout: arguments.has("layout") })
+    Ok(Request { step, run, filters, input, pty, label: arguments.has("label"), layout: arguments.has("layout") })
 }
 
 /// The step that is named: its job's id may have to be asked for.
@@ -230,8 +250,49 @@ struct Watching<'a> {
     question: CommandToStepMgr,
     watched: Watched,
     followed: Option<Followed>,
+    sending: Sending,
     /// The step is over, with this exit code; files may still have to be read to their ends, until then.
     ended: Option<(i32, Instant)>,
+}
+
+/// Standard input on its way to the step.
+#[derive(Debug, Default)]
+struct Sending {
+    /// `None`: not yet, or no more.
+    from: Option<InputFile>,
+    /// The task that gets it; `None`: all.
+    to: Option<u32>,
+    /// Bytes that the tasks have not taken yet.
+    under_way: u64,
+    /// The terminal is that of task zero.
+    raw: Option<RawMode>,
+    /// With `--pty`: what would end this command leaves the terminal as it was.
+    signals: Option<Signals>,
+}
+
+impl Sending {
+    /// How much may be sent now.
+    fn room(&self) -> usize {
+        usize::try_from(STDIN_WINDOW.saturating_sub(self.under_way)).unwrap_or(INPUT_CHUNK).min(INPUT_CHUNK)
+    }
+
+    /// What is there to be sent, when it was found to be readable; `None`: nothing.
+    fn read(&mut self) -> Option<CommandToStepMgr> {
+        let mut piece = vec![0; self.room()];
+        match self.from.as_ref().filter(|_| !piece.is_empty())?.read(&mut piece) {
+            Got::Nothing => None,
+            Got::Bytes(count) => {
+                piece.truncate(count);
+                self.under_way += count as u64;
+                Some(CommandToStepMgr::AttachedInput { rank: self.to, data: ByteBuf::from(piece) })
+            }
+            // The tasks' input goes on: others may have some for them.
+            Got::End => {
+                self.from = None;
+                None
+            }
+        }
+    }
 }
 
 fn watch(request: &Request, step: StepId, search: Search<'_>, mut door: DoorClient, console: &Console) -> i32 {
@@ -239,10 +300,25 @@ fn watch(request: &Request, step: StepId, search: Search<'_>, mut door: DoorClie
     // One that broke is noticed as soon as it is read from.
     let _ = door.send(&question);
     let watched = Watched::new(step, request.filters, request.label, request.layout);
-    let mut watching = Watching { console, search, door, question, watched, followed: None, ended: None };
+    let watched = watched.with_input(request.pty, request.input.is_some());
+    let signals = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+    let signals = match request.pty.then(|| Signals::block(&signals)).transpose() {
+        Ok(signals) => signals,
+        Err(error) => {
+            console.error(error);
+            return startup::exit_code(1);
+        }
+    };
+    let sending = Sending { to: request.input, signals, ..Sending::default() };
+    let mut watching = Watching { console, search, door, question, watched, followed: None, sending, ended: None };
     loop {
         match watching.turn() {
-            Ok(Turn::On) => watching.wait(),
+            Ok(Turn::On) => {
+                if let Some(signal) = watching.wait() {
+                    drop(watching);
+                    return 128 + signal;
+                }
+            }
             Ok(Turn::Over(code)) => return code,
             // The reader is gone.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return 0,
@@ -300,6 +376,7 @@ impl Watching<'_> {
     fn find_again(&mut self, error: DoorError) -> Result<(), NoWay> {
         self.door = self.search.again(error.into(), Until::default())?;
         self.watched.parted();
+        self.sending.under_way = 0;
         // As at first.
         let _ = self.door.send(&self.question);
         Ok(())
@@ -330,6 +407,8 @@ impl Watching<'_> {
                     files.iter().for_each(|f| self.console.verbose(format_args!("reading {}", f.path.display())));
                     self.followed = Some(Followed::new(files));
                 }
+                Effect::TakeInput { terminal } => self.begin_sending(terminal),
+                Effect::Taken(bytes) => self.sending.under_way = self.sending.under_way.saturating_sub(bytes),
                 Effect::Info(text) => self.console.info(text),
                 Effect::Error(text) => self.console.error(text),
                 Effect::Ask(question) => {
@@ -346,13 +425,38 @@ impl Watching<'_> {
         Ok(None)
     }
 
-    /// Until there is something to do.
-    fn wait(&self) {
-        let mut fds = Vec::new();
-        if self.ended.is_none() {
-            fds.push(PollFd::new(self.door.as_fd(), PollFlags::POLLIN));
+    /// The tasks take input; `terminal`: task zero has one, and is to have this one's keys.
+    fn begin_sending(&mut self, terminal: bool) {
+        if terminal && terminal::input_is_terminal() {
+            match RawMode::enter() {
+                Ok(raw) => self.sending.raw = Some(raw),
+                Err(error) => self.console.error(format_args!("terminal stays in line mode: {error}")),
+            }
         }
-        fds.extend(self.followed.as_ref().and_then(Followed::notice).map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        self.sending.from = InputFile::own();
+    }
+
+    /// Until there is something to do. Returns the signal that ends this, if one does.
+    fn wait(&mut self) -> Option<i32> {
+        let sends = self.ended.is_none() && !self.door.wants_write() && self.sending.room() > 0;
+        let mut fds = Vec::new();
+        let mut add = |fd, flags| {
+            fds.push(PollFd::new(fd, flags));
+            fds.len() - 1
+        };
+        let input =
+            self.sending.from.as_ref().filter(|from| sends && (!from.is_terminal() || terminal::in_foreground()));
+        let input = input.map(|from| add(from.as_fd(), PollFlags::POLLIN));
+        if self.ended.is_none() {
+            let writes = if self.door.wants_write() { PollFlags::POLLOUT } else { PollFlags::empty() };
+            add(self.door.as_fd(), PollFlags::POLLIN | writes);
+        }
+        if let Some(signals) = &self.sending.signals {
+            add(signals.as_fd(), PollFlags::POLLIN);
+        }
+        if let Some(fd) = self.followed.as_ref().and_then(Followed::notice) {
+            add(fd, PollFlags::POLLIN);
+        }
         let timeout = match (&self.followed, self.ended) {
             (None, None) => PollTimeout::NONE,
             (Some(_), None) => PollTimeout::try_from(LOOK_AFTER).unwrap_or(PollTimeout::MAX),
@@ -363,9 +467,14 @@ impl Watching<'_> {
         };
         // Whatever woke it, everything is looked at.
         let _ = poll(&mut fds, timeout);
+        let readable = input.is_some_and(|at| fds[at].revents().is_some_and(|events| !events.is_empty()));
         if let Some(followed) = &self.followed {
             followed.noticed();
         }
+        let message = if readable { self.sending.read() } else { None };
+        // A door that broke is noticed as soon as it is read from.
+        let _ = message.map(|message| self.door.enqueue(&message)).transpose().and_then(|_| self.door.try_flush());
+        self.sending.signals.as_ref().and_then(Signals::next)
     }
 }
 
@@ -385,6 +494,9 @@ mod tests {
         assert_eq!(request.step.to_string(), "5609.7_2");
         assert_eq!((request.label, request.filters), (true, Filters { output: Some(3), error: None }));
         assert_eq!(read_words("504_3.0 --layout").unwrap().step.task, Some(3));
+        assert_eq!(read_words("--input-filter=2 5.1").unwrap().input, Some(2));
+        let terminal = read_words("--pty 5.1").unwrap();
+        assert_eq!((terminal.pty, terminal.input, terminal.filters.output), (true, Some(0), Some(0)));
         for (words, want) in [
             ("", Misuse::Usage("too many parameters")),
             ("5.1 5.2", Misuse::Usage("too many parameters")),
@@ -400,6 +512,7 @@ mod tests {
                 "5609.[1-3]",
                 Misuse::Error("5609.[1-3] means several steps: name one, JOB.STEP or JOB.STEP_TASK".to_owned()),
             ),
+            ("--pty --input-filter=0 5.1", Misuse::Error("don't specify both --pty and I/O filtering".to_owned())),
             ("--error-filter=x 5.1", Misuse::Error("Invalid numeric value \"x\" for error-filter.".to_owned())),
         ] {
             assert_eq!(read_words(words).unwrap_err(), want, "{words}");

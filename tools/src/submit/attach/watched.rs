@@ -46,6 +46,13 @@ pub enum Effect {
     Layout(String),
     /// Read these as they grow.
     Follow(Vec<Wanted>),
+    /// Its tasks take input.
+    TakeInput {
+        /// Task zero has a terminal.
+        terminal: bool,
+    },
+    /// They have taken so many bytes of it.
+    Taken(u64),
     /// Say `sattach: text`.
     Info(String),
     /// Say `sattach: error: text`.
@@ -65,6 +72,10 @@ pub struct Watched {
     filters: Filters,
     labels: Option<Labels>,
     layout_only: bool,
+    /// The terminal of task zero is wanted.
+    pty: bool,
+    /// Input is for one task.
+    to_one: bool,
     attached: bool,
     /// The connection broke after that.
     parted: bool,
@@ -73,7 +84,14 @@ pub struct Watched {
 impl Watched {
     /// Before anything was heard.
     pub fn new(step: StepId, filters: Filters, label: bool, layout_only: bool) -> Self {
-        Self { step, filters, labels: label.then(|| Labels::new(1, true)), layout_only, attached: false, parted: false }
+        let labels = label.then(|| Labels::new(1, true));
+        Self { step, filters, labels, layout_only, pty: false, to_one: false, attached: false, parted: false }
+    }
+
+    /// The terminal of task zero is wanted; or input is for one task.
+    #[must_use]
+    pub fn with_input(self, pty: bool, to_one: bool) -> Self {
+        Self { pty, to_one, ..self }
     }
 
     /// The step manager says something.
@@ -81,7 +99,19 @@ impl Watched {
         match message {
             // After the connection broke: what is followed goes on.
             StepMgrToCommand::Attached { .. } if self.parted => {}
-            StepMgrToCommand::Attached { layout, files } => self.attached(&layout, files, out),
+            StepMgrToCommand::Attached { layout, files, input, pty } => {
+                let terminal = self.pty && pty;
+                if self.pty && !pty && !self.layout_only {
+                    out.push(Effect::Error(format!("step {} has no pseudo terminal (srun --pty)", self.step)));
+                }
+                self.attached(&layout, files, out);
+                if self.attached && input {
+                    out.push(Effect::TakeInput { terminal });
+                } else if self.attached && self.to_one {
+                    out.push(Effect::Info(format!("step {} takes no input from commands", self.step)));
+                }
+            }
+            StepMgrToCommand::StdinConsumed(bytes) => out.push(Effect::Taken(bytes)),
             StepMgrToCommand::Output { rank, stream, data } => self.output(rank, stream, &data, out),
             StepMgrToCommand::TaskFailed { rank, message, .. } => {
                 out.push(Effect::Error(format!("{}: task {rank}: {message}", self.step)));

@@ -27,7 +27,7 @@ fn output(rank: u32, stream: Stream, text: &str) -> StepMgrToCommand {
 }
 
 fn attached(files: Vec<AttachedFile>) -> StepMgrToCommand {
-    StepMgrToCommand::Attached { layout: layout([false; 3]), files }
+    StepMgrToCommand::Attached { layout: layout([false; 3]), files, input: false, pty: false }
 }
 
 fn written(text: &str) -> Vec<Effect> {
@@ -48,6 +48,21 @@ fn what_is_relayed_is_written_labelled_and_filtered() {
     let mut out = Vec::new();
     labelled.finish(&mut out);
     assert_eq!(out, written("1: y\n"));
+}
+
+#[test]
+fn input_is_sent_where_tasks_take_it_and_a_terminal_where_there_is_one() {
+    let attached = |input, pty| StepMgrToCommand::Attached { layout: layout([false; 3]), files: vec![], input, pty };
+    let asked = |pty, to_one| watched(Filters::default(), false).with_input(pty, to_one);
+    assert_eq!(said(&mut asked(false, false), attached(true, true)), [Effect::TakeInput { terminal: false }]);
+    assert_eq!(said(&mut asked(true, true), attached(true, true)), [Effect::TakeInput { terminal: true }]);
+    assert_eq!(said(&mut asked(false, false), attached(false, false)), []);
+    let none = Effect::Info("step 5609.3 takes no input from commands".to_owned());
+    assert_eq!(said(&mut asked(false, true), attached(false, false)), [none]);
+    let no_terminal = Effect::Error("step 5609.3 has no pseudo terminal (srun --pty)".to_owned());
+    let said_of = said(&mut asked(true, true), attached(true, false));
+    assert_eq!(said_of, [no_terminal, Effect::TakeInput { terminal: false }]);
+    assert_eq!(said(&mut asked(false, false), StepMgrToCommand::StdinConsumed(5)), [Effect::Taken(5)]);
 }
 
 #[test]
@@ -97,7 +112,8 @@ fn files_of_other_tasks_are_not_followed() {
 #[test]
 fn what_goes_straight_to_srun_cannot_be_watched() {
     let mut watched = watched(Filters::default(), false);
-    let handed = |handed| StepMgrToCommand::Attached { layout: layout(handed), files: vec![] };
+    let handed =
+        |handed| StepMgrToCommand::Attached { layout: layout(handed), files: vec![], input: false, pty: false };
     let out = "standard output of step 5609.3 goes straight to its srun and cannot be watched".to_owned();
     assert_eq!(said(&mut watched, handed([true, true, false])), [Effect::Info(out.clone())]);
     let error = "standard error of step 5609.3 goes straight to its srun and cannot be watched".to_owned();
