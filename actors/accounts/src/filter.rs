@@ -2,6 +2,7 @@
 
 use crate::row::JobRow;
 use garrick_model::{
+    entities::qos::names_qos,
     hostlist,
     ids::{JobId, Sluid},
     spec::ArraySpec,
@@ -153,7 +154,7 @@ impl JobFilter {
             && (self.users.is_empty() || self.users.contains(&row.uid))
             && (self.groups.is_empty() || self.groups.contains(&row.gid))
             && listed(&self.accounts, row.account.as_deref())
-            && listed(&self.qos, row.qos.as_deref())
+            && (self.qos.is_empty() || self.qos.iter().any(|asked| names_qos(row.qos.as_deref(), asked)))
             && listed(&self.wckeys, row.wckey.as_deref())
             && listed(&self.names, Some(&row.name))
             && any_of(&self.partitions, row.partition.as_ref(), &row.partitions)

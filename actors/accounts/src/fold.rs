@@ -171,6 +171,9 @@ impl JobRow {
             first_run: self.first_run.or(Some(self.sluid)),
             backfilled: false,
             waited_for: Reason::None,
+            // It waits with all that it asked for again.
+            qos: self.qos_asked.clone().or_else(|| self.qos.clone()),
+            qos_asked: None,
             energy: Default::default(),
             ..self.clone()
         }

@@ -291,3 +291,25 @@ fn a_step_stood_still_while_its_job_did() {
     row.apply(&stop(at(4000)));
     assert_eq!(stood(&row, 3999, 4005), 5);
 }
+
+#[test]
+fn a_row_has_the_qos_of_its_run_and_those_that_were_asked_for() {
+    use garrick_events::records::job::ChosenQos;
+    let mut record = job_record();
+    Arc::make_mut(&mut record.spec).qos = Some("high,normal".into());
+    let mut row = JobRow::of("c", &record);
+    let has = |row: &JobRow| (row.qos.clone().unwrap(), row.qos_asked.clone());
+    assert_eq!(has(&row), ("high,normal".into(), None));
+    let chosen_qos = Some(ChosenQos { qos: "normal".into(), of: "high,normal".into() });
+    row.apply(&JobEvent::Allocated(Box::new(Run { chosen_qos, ..run(Timestamp(5), false) })));
+    assert_eq!(has(&row), ("normal".into(), Some("high,normal".into())));
+    let asks = |name: &str| crate::filter::JobFilter { qos: vec![name.into()], ..Default::default() };
+    assert!(asks("normal").takes(&row) && !asks("high").takes(&row));
+    row.apply(&JobEvent::Ended(end(JobState::Cancelled, Timestamp(9), Afterwards::Over)));
+    let sluid = Sluid(row.sluid.0 + 1);
+    let again = JobEvent::Requeued { sluid, hold: None, begin: None, expedited: false, at: None };
+    let second = row.apply(&again).unwrap();
+    assert_eq!(has(&second), ("high,normal".into(), None));
+    assert!(asks("normal").takes(&second) && asks("high").takes(&second) && !asks("low").takes(&second));
+    assert_eq!(has(&row), ("normal".into(), Some("high,normal".into())));
+}

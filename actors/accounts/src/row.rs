@@ -48,7 +48,7 @@ pub struct JobRow {
     /// Account that it asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// QOS that it asked for.
+    /// QOS that it asked for: while it waits, maybe several (`high,normal`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos: Option<String>,
     /// Workload characterization key.
@@ -194,6 +194,9 @@ pub struct JobRow {
     /// What it waited for last, other than resources and its turn.
     #[serde(default, skip_serializing_if = "Reason::is_none")]
     pub waited_for: Reason,
+    /// All QOS that it asked for, where they were several: `qos` is the one that it started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos_asked: Option<String>,
     /// `--cpu-freq`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_freq: Option<CpuFreq>,
@@ -330,6 +333,7 @@ impl JobRow {
             first_run: record.first_run.filter(|first| *first != record.sluid),
             backfilled: false,
             waited_for: Reason::None,
+            qos_asked: None,
             cpu_freq: None,
             sharing: Sharing::Default,
             topology_exclusive: false,
@@ -424,6 +428,9 @@ impl JobRow {
         self.allocated = allocated(run);
         self.booting = run.booting.iter().cloned().collect();
         (self.backfilled, self.waited_for) = (run.backfilled, run.waited_for.clone());
+        if let Some(chosen) = &run.chosen_qos {
+            (self.qos, self.qos_asked) = (Some(chosen.qos.clone()), Some(chosen.of.clone()));
+        }
         self.suspended_ms = run.suspended.as_ref().map_or(0, |suspended| suspended.stood_ms);
     }
 

@@ -135,5 +135,6 @@ pub fn run(allocation: Allocation, at: Timestamp) -> Run {
         sluid: None,
         backfilled: false,
         waited_for: Default::default(),
+        chosen_qos: None,
     }
 }

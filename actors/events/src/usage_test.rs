@@ -76,6 +76,7 @@ fn run(user: &str, cpus: u32, billing: u64, factor: f64, start: Timestamp) -> Ru
         sluid: None,
         backfilled: false,
         waited_for: Reason::None,
+        chosen_qos: None,
     }
 }
 

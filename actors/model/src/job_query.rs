@@ -1,7 +1,7 @@
 //! Which jobs a question is about, by what they are. The controller answers with no others, so that what it remembers beside them
 //! costs neither it nor who asks.
 
-use crate::{spec_text::licenses::LicenseRequest, state::JobState, view::JobView};
+use crate::{entities::qos::names_qos, spec_text::licenses::LicenseRequest, state::JobState, view::JobView};
 use serde::{Deserialize, Serialize};
 
 /// States of jobs.
@@ -115,13 +115,13 @@ impl JobQuery {
             && (self.reservations.is_empty() || self.in_reservations(job))
             && listed(&self.names, Some(&job.spec.name))
             && listed(&self.accounts, job.spec.account.as_deref())
-            && listed(&self.qos, job.spec.qos.as_deref())
+            && (self.qos.is_empty() || self.qos.iter().any(|asked| names_qos(job.spec.qos.as_deref(), asked)))
             && (self.licenses.is_empty() || self.with_licenses(job))
             && (self.nodes.is_empty() || self.on_nodes(job))
     }
 
     fn with_licenses(&self, job: &JobView) -> bool {
-        let asked = job.spec.licenses.as_deref().and_then(|text| text.parse::<LicenseRequest>().ok());
+        let asked = LicenseRequest::of(&job.spec);
         let named = |name: &String| {
             asked.iter().flat_map(|request| &request.alternatives).any(|licenses| licenses.count(name) > 0)
         };

@@ -271,7 +271,7 @@ pub struct JobSpec {
     /// `-A`.
     #[serde(default)]
     pub account: Option<String>,
-    /// `-q`.
+    /// `-q`: while the job waits, it may be several (see [`crate::entities::qos::choices`]); while it runs, that of the run.
     #[serde(default)]
     pub qos: Option<String>,
     /// `--comment`.

@@ -41,6 +41,8 @@ pub struct StartProposal {
     pub reservation: Option<String>,
     /// Jobs of higher priority wait: it is backfilled.
     pub backfilled: bool,
+    /// The QOS that it was planned with: of several that the job names, the one that it starts with.
+    pub qos: Option<String>,
     /// For the leader of a heterogeneous job: its other components, which start with it or not at all.
     pub others: Vec<Self>,
 }

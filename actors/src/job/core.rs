@@ -476,7 +476,9 @@ impl JobCore {
             tracing::error!(job_id = self.record.id.0, error = %illegal, "job.illegal_move");
             return;
         }
-        if matches!(event, JobEvent::Updated(_) | JobEvent::Revised(_) | JobEvent::BecameTask { .. }) {
+        let revises = matches!(event, JobEvent::Updated(_) | JobEvent::Revised(_) | JobEvent::BecameTask { .. });
+        // A run has one of the QOS that the job waited with.
+        if revises || self.shown_spec.qos != self.record.spec.qos {
             self.shown_spec = view::shown_spec(&self.record.spec);
         }
         tracing::debug!(

@@ -1890,3 +1890,30 @@ fn a_run_says_what_the_job_waited_for_and_whether_it_was_backfilled() {
     plain.send(JobInput::Reserved { attempt, node: "n0".into(), result: Ok(Grant::at("n0:6818".into())) });
     assert_eq!((run(&plain).waited_for, run(&plain).backfilled), (Reason::None, true));
 }
+
+#[test]
+fn a_run_has_one_of_the_qos_that_its_job_names_and_a_requeued_job_waits_with_all_of_them() {
+    let mut job = Bench::with(JobSpec { qos: Some("high,normal".to_owned()), ..spec() });
+    let shown = |job: &Bench| (job.view().spec.qos.clone().unwrap(), job.core.record().spec.qos.clone().unwrap());
+    let both = |name: &str| (name.to_owned(), name.to_owned());
+    let with = |qos: Option<&str>| StartProposal { qos: qos.map(str::to_owned), ..proposal(7, None, &["n0", "n1"]) };
+    // A plan that was made before the job named these.
+    for old in [None, Some("low"), Some("high,normal")] {
+        let out = job.send(JobInput::Start(Box::new(with(old))));
+        assert!(!out.iter().any(|effect| matches!(effect, JobEffect::Tell(Letter::Node(..)))), "{old:?}");
+    }
+    assert_eq!(shown(&job), both("high,normal"));
+    job.send(JobInput::Start(Box::new(with(Some("normal")))));
+    for node in ["n0", "n1"] {
+        let (attempt, result) = (job.core.leftover().attempt, Ok(Grant::at(format!("{node}:1"))));
+        job.send(JobInput::Reserved { attempt, node: node.to_owned(), result });
+    }
+    assert_eq!(shown(&job), both("normal"));
+    assert_eq!(job.replayed(), *job.core.record(), "a restarted controller knows it");
+    job.started();
+    job.order(JobCommand::Requeue { hold: false }).unwrap();
+    job.ended(JobState::Cancelled, 0);
+    ["n0", "n1"].iter().for_each(|node| drop(job.released(node)));
+    assert_eq!((job.state(), shown(&job)), (JobState::Pending, both("high,normal")));
+    assert_eq!(job.replayed(), *job.core.record());
+}

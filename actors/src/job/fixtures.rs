@@ -91,6 +91,7 @@ pub fn proposal(job: u32, array_index: Option<u32>, nodes: &[&str]) -> StartProp
         time_limit: TimeLimit::Secs(3600),
         reservation: None,
         backfilled: false,
+        qos: None,
         others: Vec::new(),
         licenses: garrick_model::spec_text::licenses::Licenses::default(),
     }

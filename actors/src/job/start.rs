@@ -13,10 +13,11 @@ use crate::messages::{
 };
 use garrick_events::records::charge::Charge;
 use garrick_events::records::{
-    job::{ArrayRecord, Phase, Run},
+    job::{ArrayRecord, ChosenQos, Phase, Run},
     job_event::JobEvent,
 };
 use garrick_model::{
+    entities::qos::{are_several, choices},
     ids::Sluid,
     messages::node::{ArrayFacts, JobCredential, RequeuePolicy},
     spec::{ArraySpec, JobSpec},
@@ -47,6 +48,7 @@ impl JobCore {
             && self.commit.is_none()
             && !proposal.nodes.is_empty()
             && self.record.resolved.partitions.contains(&proposal.partition)
+            && self.chosen_qos(&proposal).is_ok()
             && self.is_for_all_of_it(&proposal);
         if !wanted {
             // Its begin time had come, and the clock was set back since: the scheduler uses the published view.
@@ -77,6 +79,13 @@ impl JobCore {
             return;
         }
         self.commit(proposal, turn);
+    }
+
+    /// The QOS of a start, where the job names several. An error: it names none like that.
+    fn chosen_qos(&self, proposal: &StartProposal) -> Result<Option<ChosenQos>, ()> {
+        let Some(of) = self.record.spec.qos.as_ref().filter(|named| are_several(Some(named))) else { return Ok(None) };
+        let qos = proposal.qos.as_ref().filter(|qos| choices(of).any(|one| one == *qos)).ok_or(())?;
+        Ok(Some(ChosenQos { qos: qos.clone(), of: of.clone() }))
     }
 
     pub(super) fn commit(&mut self, mut proposal: StartProposal, turn: &mut Turn<'_>) {
@@ -249,6 +258,7 @@ impl JobCore {
             sluid: Some(self.record.sluid),
             backfilled,
             waited_for: self.blocked.clone(),
+            chosen_qos: self.chosen_qos(&commit.proposal).ok().flatten(),
         });
         let charge = self.charge_of(&run);
         Run { charge: charge.map(Arc::new), ..run }
@@ -266,7 +276,7 @@ impl JobCore {
             uid: owner.uid,
             user: owner.user.as_str(),
             account: spec.account.as_deref(),
-            qos: spec.qos.as_deref(),
+            qos: run.chosen_qos.as_ref().map(|chosen| chosen.qos.as_str()).or(spec.qos.as_deref()),
             association: self.record.resolved.association,
             partition: Some(partition.as_str()),
         };

@@ -6,7 +6,12 @@ use super::admission::{Purpose, Rules, Submitter};
 use garrick_events::records::job::Resolved;
 use garrick_model::{
     config::EnforceWord,
-    entities::{NORMAL, association::AssocId, qos::QosFlag, relative},
+    entities::{
+        NORMAL,
+        association::AssocId,
+        qos::{QosFlag, choices},
+        relative,
+    },
     refusal::Refusal,
     spec::JobSpec,
     view::{JobView, PartitionView},
@@ -14,9 +19,13 @@ use garrick_model::{
 use garrick_plan::{
     policy::partition_facts,
     rules::accounting::exceeded_alone,
-    snapshot::{accounting::AssocRules, affiliation::Affiliation},
+    snapshot::{
+        accounting::{AccountingTable, AssocRules},
+        affiliation::Affiliation,
+        qos::with_each,
+    },
 };
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 impl Rules<'_> {
     /// Settles the account, QOS and WCKey of the job. Returns its association.
@@ -75,7 +84,7 @@ impl Rules<'_> {
 
     fn settle_qos(&self, by: &Submitter<'_>, spec: &mut JobSpec, rules: Option<&AssocRules>) -> Result<(), Refusal> {
         let table = &self.accounting.table;
-        let named = spec.qos.as_deref().filter(|name| !name.is_empty()).map(str::to_ascii_lowercase);
+        let named = spec.qos.as_deref().map(|named| in_order(table, named)).filter(|named| !named.is_empty());
         let default = || match rules {
             Some(rules) => rules.default_qos.clone().or_else(|| {
                 let usual = rules.qos.get(NORMAL).or_else(|| rules.qos.first());
@@ -91,15 +100,20 @@ impl Rules<'_> {
         if !self.enforces(EnforceWord::Qos) {
             return Ok(());
         }
-        let refusal = || Refusal::InvalidQos(spec.qos.clone());
-        let name = spec.qos.as_deref().ok_or_else(refusal)?;
-        let qos = table.qos(name).ok_or_else(refusal)?;
-        // As in Slurm, root's jobs may have any QOS.
-        let may = by.caller.uid == 0 || rules.is_some_and(|rules| rules.qos.contains(name));
-        let of_partitions = self.partitions.iter().map(|partition| partition.config.qos.as_deref());
-        let may = may && !relative::is_of_partition(&qos.record, of_partitions);
-        let outside = qos.record.has(QosFlag::RequiresReservation) && spec.reservations.is_empty();
-        if may && !outside { Ok(()) } else { Err(refusal()) }
+        let named = spec.qos.as_deref().ok_or(Refusal::InvalidQos(None))?;
+        let may = |name: &str| {
+            let Some(qos) = table.qos(name) else { return false };
+            // As in Slurm, root's jobs may have any QOS.
+            let may = by.caller.uid == 0 || rules.is_some_and(|rules| rules.qos.contains(name));
+            let of_partitions = self.partitions.iter().map(|partition| partition.config.qos.as_deref());
+            let may = may && !relative::is_of_partition(&qos.record, of_partitions);
+            let outside = qos.record.has(QosFlag::RequiresReservation) && spec.reservations.is_empty();
+            may && !outside
+        };
+        match choices(named).find(|name| !may(name)) {
+            Some(name) => Err(Refusal::InvalidQos(Some(name.to_owned()))),
+            None => Ok(()),
+        }
     }
 
     /// With `wckeys` or `TrackWCKey`: a job that names none has its user's default one, which is shown with `*`. Only `wckeys` refuses
@@ -124,7 +138,8 @@ impl Rules<'_> {
         }
     }
 
-    /// `DenyOnLimit`: a job that alone is over a limit is refused, if it is in each of its partitions.
+    /// `DenyOnLimit`: a job that alone is over a limit is refused, if it is in each of its partitions with each QOS that it
+    /// names.
     pub(super) fn deny_on_limit(
         &self,
         view: &JobView,
@@ -135,11 +150,25 @@ impl Rules<'_> {
         let mut first = None;
         for place in places {
             let facts = partition_facts(place, self.feasibility.view().nodes.len());
-            match exceeded_alone(self.accounting, view, &facts) {
-                None => return Ok(()),
-                Some(reason) => _ = first.get_or_insert(reason),
+            for view in with_each(view) {
+                match exceeded_alone(self.accounting, &view, &facts) {
+                    None => return Ok(()),
+                    Some(reason) => _ = first.get_or_insert(reason),
+                }
             }
         }
         first.map_or(Ok(()), |reason| Err(Refusal::AccountingPolicy.after(vec![reason.text().into_owned()])))
     }
+}
+
+/// The QOS that a job names, in lower case, each once: those of the greatest priority first, as in Slurm 26.05 (sbatch(1), `--qos`).
+fn in_order(table: &AccountingTable, named: &str) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for name in choices(named).map(str::to_ascii_lowercase) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.sort_by_key(|name| Reverse(table.qos(name).map_or(0, |qos| qos.record.priority)));
+    names.join(",")
 }

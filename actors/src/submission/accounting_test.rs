@@ -234,3 +234,57 @@ fn limits_of_a_relative_qos_are_percentages_and_that_of_a_partition_is_for_no_jo
     let refused = Err(Refusal::InvalidQos(Some("normal".to_owned())));
     assert_eq!(send("PartitionName=short Nodes=n0 QOS=normal\n", 1), refused);
 }
+
+#[test]
+fn several_qos_are_in_the_order_of_their_priorities_and_each_has_to_be_allowed() {
+    let mut all = entities();
+    for (name, priority) in [("high", 1000), ("normal", 100), ("low", 10)] {
+        all.qos.get_mut(name).unwrap().priority = priority;
+    }
+    let qos = |words: &str, uid: u32, names: &str| {
+        submitted(words, &all, uid, named(None, Some(names))).map(|record| record.spec.qos.clone().unwrap())
+    };
+    let refused = |name: &str| Err(Refusal::InvalidQos(Some(name.to_owned())));
+    assert_eq!(qos(ALL, 1001, "low, High,normal,low").as_deref(), Ok("high,normal,low"));
+    assert_eq!(qos("", 1001, "low,nosuch,high").as_deref(), Ok("high,low,nosuch"), "nothing is enforced");
+    assert_eq!(qos(ALL, 1001, "high,nosuch"), refused("nosuch"));
+    assert_eq!(qos(ALL, 1001, ","), Ok("normal".to_owned()), "it names none");
+    let chem = |names: &str| submitted(ALL, &all, 1001, named(Some("chem"), Some(names)));
+    assert_eq!(chem("normal,high").unwrap_err(), Refusal::InvalidQos(Some("high".to_owned())));
+    // So are changes.
+    let mut site = site(ALL, &all);
+    let record = site.submit(1001, JobSpec { hold: true, ..spec() }).unwrap();
+    let alice = Authority { uid: 1001, admin: false };
+    let mut to = |names: &str| {
+        let request = RequestChange { qos: Some(names.to_owned()), ..RequestChange::default() };
+        let revised = site.revise(alice, &record, &JobChange { request, ..JobChange::default() })?;
+        Ok(revised.spec.qos.unwrap())
+    };
+    assert_eq!(to("normal,high").as_deref(), Ok("high,normal"));
+    assert_eq!(to("normal,nosuch"), refused("nosuch"));
+}
+
+#[test]
+fn a_job_is_refused_for_a_limit_if_it_is_over_it_with_each_of_its_qos() {
+    let mut all = entities();
+    for (name, most) in [("high", 2), ("low", 3)] {
+        let qos = all.qos.get_mut(name).unwrap();
+        qos.flags.insert(QosFlag::DenyOnLimit);
+        qos.limits.tres.insert(TresLimit::MaxTresPerJob, Amounts::from([("cpu".to_owned(), most)]));
+    }
+    let with = |tasks: u32| submitted(ALL, &all, 1001, JobSpec { qos: Some("high,low".to_owned()), ..asks(tasks) });
+    assert_eq!(with(3).map(|record| record.spec.qos.clone()), Ok(Some("high,low".to_owned())));
+    assert!(with(4).is_err());
+}
+
+#[test]
+fn what_a_request_is_billed_follows_its_licenses() {
+    let conf = "ClusterName=test\nSlurmctldHost=head\nLicenses=matlab:8\nNodeName=n[0-2] CPUs=4 RealMemory=4000\n\
+                PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED TRESBillingWeights=\"CPU=1,license/matlab=10\"\n";
+    let mut site = Site::new(conf);
+    let record = site.submit(1001, JobSpec { licenses: Some("matlab:1".to_owned()), ..spec() }).unwrap();
+    let before = record.resolved.billing.unwrap();
+    let change = JobChange { licenses: Some("matlab:3".to_owned()), ..JobChange::default() };
+    let revised = site.revise(Authority { uid: 1001, admin: false }, &record, &change).unwrap();
+    assert_eq!(revised.resolved.billing, Some(before + 20));
+}

@@ -230,6 +230,9 @@ impl Rules<'_> {
             Some(change) if !anew => change.record.resolved.clone(),
             _ => self.resolved(&mut spec, &partitions, purpose)?,
         };
+        if let Some(first) = partitions.first() {
+            resolved.billing = self.billing(&resolved, &spec, first);
+        }
         resolved.association = association;
         resolved.default_qos = match purpose.change() {
             None => spec.qos.is_some() && !names_qos,

@@ -7,7 +7,7 @@ use super::{
 use garrick_events::records::job::{JobRecord, Resolved};
 use garrick_model::{
     config::{Config, EnforcePartLimits, EnforceWord},
-    entities::qos::{QosFlag, QosRecord},
+    entities::qos::{QosFlag, QosRecord, choices},
     refusal::Refusal,
     reservation::Applicant,
     spec::JobSpec,
@@ -55,9 +55,7 @@ impl Rules<'_> {
                 // It waits until the partition accepts it.
                 EnforcePartLimits::No => Ok(()),
                 EnforcePartLimits::Any | EnforcePartLimits::All if admin || !taken_anew => Ok(()),
-                EnforcePartLimits::Any | EnforcePartLimits::All => {
-                    takes(partition, by, spec.account.as_deref(), spec.qos.as_deref())
-                }
+                EnforcePartLimits::Any | EnforcePartLimits::All => takes(partition, by, spec),
             });
             match may {
                 Ok(()) => usable.push(Arc::clone(partition)),
@@ -138,9 +136,15 @@ impl Rules<'_> {
         }
         let user = by.user.as_ref().map_or_else(|| by.caller.uid.to_string(), |user| user.name.clone());
         let groups = group_names(by.user.as_ref());
-        let (account, qos) = (spec.account.as_deref(), spec.qos.as_deref());
-        let who =
-            Applicant { admin: by.admin, user: &user, account, qos, partition: None, groups: Some(groups.as_slice()) };
+        let account = spec.account.as_deref();
+        let who = Applicant {
+            admin: by.admin,
+            user: &user,
+            account,
+            qos: None,
+            partition: None,
+            groups: Some(groups.as_slice()),
+        };
         let stays = purpose.change().filter(|_| !purpose.asks(spec, |spec| &spec.partitions));
         let partitions = stays.map_or(&spec.partitions, |change| &change.record.resolved.partitions);
         let default = self.partitions.iter().find(|p| p.config.default && partitions.is_empty());
@@ -150,8 +154,9 @@ impl Rules<'_> {
             // No job runs in a floating reservation.
             let usable = known.filter(|r| r.floating.is_none());
             let reservation = usable.ok_or_else(|| Refusal::InvalidReservation(name.clone()))?;
-            let mut choices = partitions.iter().chain(default).map(|name| Some(name.as_str()));
-            if !choices.any(|partition| reservation.admits(Applicant { partition, ..who })) {
+            let mut places = partitions.iter().chain(default).map(|name| Some(name.as_str()));
+            let admits = |partition, qos| reservation.admits(Applicant { partition, qos, ..who });
+            if !places.any(|partition| each_qos(spec).any(|qos| admits(partition, qos))) {
                 return Err(Refusal::ReservationAccess(name.clone()));
             }
         }
@@ -167,13 +172,11 @@ impl Rules<'_> {
     ) -> Result<(), Refusal> {
         let extent =
             Extent { time_limit: spec.time_limit, min_nodes: resolved.min_nodes, max_nodes: resolved.max_nodes };
-        let qos = spec.qos.as_deref().filter(|_| self.accounting.enforces(EnforceWord::Limits));
-        let qos = qos.and_then(|name| self.accounting.table.qos(name));
+        let limits = self.accounting.enforces(EnforceWord::Limits);
+        let named = || each_qos(spec).flatten().filter(|_| limits).filter_map(|name| self.accounting.table.qos(name));
         let facts = |partition: &Arc<PartitionView>| {
             let mut facts = partition_facts(partition, self.feasibility.view().nodes.len());
-            if let Some(qos) = qos {
-                lift(&qos.record, &mut facts);
-            }
+            named().for_each(|qos| lift(&qos.record, &mut facts));
             facts
         };
         extent.enforce(self.config.enforce_part_limits, partitions, &facts)
@@ -270,19 +273,20 @@ fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -> Re
     }
 }
 
-/// Does this partition accept jobs with that account and QOS?
-fn takes(
-    partition: &PartitionView,
-    by: &Submitter<'_>,
-    account: Option<&str>,
-    qos: Option<&str>,
-) -> Result<(), Refusal> {
-    if !partition.config.allows_account(account) {
-        return Err(Refusal::InvalidAccount(account.map(str::to_owned)));
+/// Does this partition accept jobs with that account, and one of those QOS?
+fn takes(partition: &PartitionView, by: &Submitter<'_>, spec: &JobSpec) -> Result<(), Refusal> {
+    if !partition.config.allows_account(spec.account.as_deref()) {
+        return Err(Refusal::InvalidAccount(spec.account.clone()));
     }
     // As in Slurm, root's jobs may use any QOS.
-    if by.caller.uid != 0 && !partition.config.allows_qos(qos) {
-        return Err(Refusal::InvalidQos(qos.map(str::to_owned)));
+    if by.caller.uid != 0 && !each_qos(spec).any(|qos| partition.config.allows_qos(qos)) {
+        return Err(Refusal::InvalidQos(spec.qos.clone()));
     }
     Ok(())
+}
+
+/// The QOS that a job names: one of them may do. `None`: it names none.
+fn each_qos(spec: &JobSpec) -> impl Iterator<Item = Option<&str>> {
+    let none = spec.qos.as_deref().is_none_or(|named| choices(named).next().is_none()).then_some(None);
+    spec.qos.as_deref().into_iter().flat_map(choices).map(Some).chain(none)
 }

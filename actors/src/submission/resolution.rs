@@ -152,7 +152,7 @@ impl Rules<'_> {
         let (memory, cpus_per_task) = self.memory(spec, partitions, beyond)?;
         let (tasks, min_nodes, max_nodes) = node_range(spec, partitions);
         let time_limit = spec.time_limit.or(first.config.default_time).unwrap_or(first.config.max_time);
-        let mut resolved = Resolved {
+        Ok(Resolved {
             partitions: partitions.iter().map(|p| p.config.name.clone()).collect(),
             time_limit,
             tasks,
@@ -166,10 +166,13 @@ impl Rules<'_> {
             association: None,
             billing: None,
             default_qos: false,
-        };
+        })
+    }
+
+    /// What the request is billed by the weights of that partition, which it waits in first.
+    pub(super) fn billing(&self, resolved: &Resolved, spec: &JobSpec, first: &PartitionView) -> Option<u64> {
         let terms = self.config.priority.flags.billed_terms();
-        resolved.billing = first.config.weights().map(|weights| resolved.billed(spec, &weights, terms));
-        Ok(resolved)
+        first.config.weights().map(|weights| resolved.billed(spec, &weights, terms))
     }
 
     /// Memory, and CPUs of a task: more of either brings more of the other, where a limit binds them.
@@ -271,7 +274,7 @@ fn moved(change: &Change<'_>, before: Resolved, after: Resolved) -> Resolved {
             None => after.requeue,
         },
         association: now.association,
-        billing: after.billing,
+        billing: now.billing,
         default_qos: now.default_qos,
         tasks,
         cpus_per_task,

@@ -458,7 +458,8 @@ fn restrict(sql: &mut Statement<'_>, question: &Question<'_>, over: Option<bool>
         one_of_texts(sql, " AND (account", &filter.accounts);
         sql.push(none).push(")");
     }
-    // One without a value in its column is of before there was one, or may run in several partitions.
+    // One without a value in its column is of before there was one, or may run in several partitions, or with
+    // several QOS.
     for (column, values) in [("part", &filter.partitions), ("qos", &filter.qos), ("wckey", &filter.wckeys)] {
         if is_listed(values) {
             sql.push(format_args!(" AND ({column} IS NULL OR"));

@@ -25,7 +25,7 @@ use garrick_events::records::job_event::JobEvent;
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
 use garrick_model::{
     config::{slurmdbd::DbdConfig, storage::Storage},
-    entities::Entities,
+    entities::{Entities, qos::are_several},
     ids::{JobId, Sluid, StepKey, StepNum},
     packed_steps::PackedSteps,
     time::Timestamp,
@@ -703,6 +703,12 @@ fn part_of(row: &JobRow) -> Option<&str> {
     }
 }
 
+/// The QOS by which the database can look for the row; `None`: the job waits with several.
+fn qos_of(row: &JobRow) -> Option<&str> {
+    let named = row.qos.as_deref().unwrap_or("");
+    (!are_several(Some(named))).then_some(named)
+}
+
 pub(crate) async fn put_jobs(
     link: &mut Link<'_>,
     cluster: i64,
@@ -728,7 +734,7 @@ pub(crate) async fn put_jobs(
             signed(amounts.count(garrick_accounts::tres::NODE)).into(),
             text(&row.name),
             part_of(row).map_or(Value::Text(None), text),
-            text(row.qos.as_deref().unwrap_or("")),
+            qos_of(row).map_or(Value::Text(None), text),
             text(row.wckey.as_deref().unwrap_or("")),
             FORM.into(),
             encoded(row).into(),

@@ -66,6 +66,46 @@ fn limits_of_accounts_and_qos_bind_jobs_until_they_are_lifted() {
 }
 
 #[test]
+fn a_job_that_names_several_qos_starts_with_the_first_that_lets_it() {
+    let Some(c) = cluster("accounts-several-qos", "AccountingStorageEnforce=associations,limits,qos") else { return };
+    with_physics(&c);
+    c.sh("sacctmgr -i add qos high Priority=10 MaxJobsPerUser=1").ok();
+    c.sh("sacctmgr -i add qos low Priority=1 MaxJobsPerUser=1").ok();
+    c.sh("sacctmgr -i add qos secret").ok();
+    c.sh("sacctmgr -i modify user games set qos+=high,low").ok();
+    let send =
+        |words: &[&str]| as_user(&c, GAMES, &[&["sbatch", "-o", "/dev/null", "--wrap", "sleep 600"], words].concat());
+    c.await_that("the QOS are known", || send(&["-q", "high,low", "--hold"]).code == 0);
+    c.sh("scancel -u games").ok();
+    let refused = send(&["-q", "high,secret"]);
+    assert!(refused.code == 1 && refused.err.contains("Invalid qos specification"), "{}", refused.err);
+    let shown = |job: &str| c.sh(&format!("squeue -h -j {job} -o %q|%T|%r")).ok().out.trim().to_owned();
+    let sent = || send(&["-q", "low,high"]).ok().job();
+    let first = &sent();
+    c.await_that("one has the QOS of the greatest priority", || shown(first) == "high|RUNNING|None");
+    let second = &sent();
+    c.await_that("the next the other one", || shown(second) == "low|RUNNING|None");
+    let third = &sent();
+    c.await_that("the last waits with both", || shown(third) == "high,low|PENDING|QOSMaxJobsPerUserLimit");
+    assert_eq!(c.sh("squeue -h -q low -t PD -o %A").ok().out.trim(), *third);
+    let recorded = |job: &str| c.sh(&format!("sacct -n -P -X -j {job} -o qos,qosreq,state")).ok().out.trim().to_owned();
+    c.await_that("so it is recorded", || recorded(second) == "low|high,low|RUNNING");
+    c.await_that("while it waits, too", || recorded(third) == "high,low|high,low|PENDING");
+    assert_eq!(c.sh("sacct -a -n -P -X -q low -s PD -o jobid").ok().out.trim(), *third);
+    let record = c.sh(&format!("scontrol -o show job {second}")).ok().out;
+    assert!(record.contains(" QOS=low "), "{record}");
+    // A requeued job may have another one.
+    c.sh(&format!("scontrol requeue {first}")).ok();
+    c.await_that("what it leaves is for the next", || shown(third) == "high|RUNNING|None");
+    c.await_that("it waits with both again", || shown(first).starts_with("high,low|PENDING|"));
+    // Others may be named while it waits.
+    as_user(&c, GAMES, &["scontrol", "update", &format!("jobid={first}"), "qos=normal,low"]).ok();
+    assert!(shown(first).starts_with("low,normal|PENDING|"), "{}", shown(first));
+    assert_ne!(as_user(&c, GAMES, &["scontrol", "update", &format!("jobid={second}"), "qos=high,low"]).code, 0);
+    c.down();
+}
+
+#[test]
 fn jobs_of_an_account_that_has_used_up_its_minutes_are_ended() {
     let Some(c) = cluster("accounts-minutes", "AccountingStorageEnforce=associations,limits") else { return };
     with_physics(&c);

@@ -314,6 +314,7 @@ pub mod accounting {
             first_run: None,
             backfilled: false,
             waited_for: Reason::None,
+            qos_asked: None,
             cpu_freq: None,
             sharing: Default::default(),
             topology_exclusive: false,

@@ -257,6 +257,18 @@ pub struct Run {
     /// What it waited for last, other than resources and its turn.
     #[serde(default, skip_serializing_if = "Reason::is_none")]
     pub waited_for: Reason,
+    /// The QOS that it has of several that the job asked for. `None`: the job asked for one at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_qos: Option<ChosenQos>,
+}
+
+/// The QOS of a run of a job that asked for several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChosenQos {
+    /// The run's QOS.
+    pub qos: String,
+    /// All that the job asked for, in the order in which they are tried (`high,normal`): it waits with them again if it is requeued.
+    pub of: String,
 }
 
 /// A preemption of a run.

@@ -488,6 +488,9 @@ impl JobRecord {
                 // Kept nodes are part of the run now, or were released.
                 self.earlier.retain(|hold| !hold.kept);
                 self.expediting = None;
+                if let Some(chosen) = &run.chosen_qos {
+                    Arc::make_mut(&mut self.spec).qos = Some(chosen.qos.clone());
+                }
                 self.phase = Phase::Starting((**run).clone());
             }
             (JobEvent::Started { at, door }, Phase::Starting(run)) => {
@@ -564,6 +567,11 @@ impl JobRecord {
         self.expediting = expedited.then_some(end.at);
         self.last_exit = Some(end.exit);
         self.last_cause = end.cause;
+        let chosen = run.as_ref().and_then(|run| run.chosen_qos.as_ref());
+        // It may have been given another one meanwhile.
+        if let Some(chosen) = chosen.filter(|chosen| self.spec.qos.as_ref() == Some(&chosen.qos)) {
+            Arc::make_mut(&mut self.spec).qos = Some(chosen.of.clone());
+        }
         if expedited {
             self.earlier.extend(run.map(|run| left_behind(&run, self.sluid)).unwrap_or_default());
         }

@@ -41,8 +41,7 @@ impl Resolved {
 
 /// Those that the job asks for. Which of several alternatives it gets is not known yet.
 fn licenses(spec: &JobSpec) -> Licenses {
-    let asked = spec.licenses.as_deref().and_then(|text| text.parse::<LicenseRequest>().ok());
-    let mut alternatives = asked.map(|asked| asked.alternatives).unwrap_or_default();
+    let mut alternatives = LicenseRequest::of(spec).map(|asked| asked.alternatives).unwrap_or_default();
     if alternatives.len() == 1 { alternatives.remove(0) } else { Licenses::default() }
 }
 

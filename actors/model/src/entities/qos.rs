@@ -47,6 +47,21 @@ pub enum QosPreemptMode {
     Priority,
 }
 
+/// The QOS that a job names (`--qos`): one, or several with commas between, in the order in which they are tried.
+pub fn choices(named: &str) -> impl Iterator<Item = &str> {
+    named.split(',').map(str::trim).filter(|name| !name.is_empty())
+}
+
+/// Does a job name several QOS?
+pub fn are_several(named: Option<&str>) -> bool {
+    named.is_some_and(|named| named.contains(','))
+}
+
+/// Is `asked` one of the QOS that a job names? A job that names none has the one without a name.
+pub fn names_qos(named: Option<&str>, asked: &str) -> bool {
+    named.map_or_else(|| asked.is_empty(), |named| named == asked || choices(named).any(|one| one == asked))
+}
+
 /// A quality of service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QosRecord {

@@ -1,6 +1,7 @@
 //! Text forms of licenses: `Licenses=` of `slurm.conf`, and `--licenses`, where commas mean that all are needed and `|` that
 //! one is enough.
 
+use crate::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -78,6 +79,13 @@ impl FromStr for Licenses {
 pub struct LicenseRequest {
     /// At least one, none of them empty.
     pub alternatives: Vec<Licenses>,
+}
+
+impl LicenseRequest {
+    /// What a job asks for; `None`: nothing, or it cannot be read.
+    pub fn of(spec: &JobSpec) -> Option<Self> {
+        spec.licenses.as_deref().and_then(|text| text.parse().ok())
+    }
 }
 
 impl FromStr for LicenseRequest {

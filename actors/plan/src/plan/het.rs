@@ -14,7 +14,7 @@ use crate::{
         reasons::{waits_for_room, weight_of},
         reservations,
     },
-    snapshot::{facts::Backfill, request::Request},
+    snapshot::{facts::Backfill, qos::with_each, request::Request},
 };
 use garrick_model::{spec::Sharing, state::Reason, time::Timestamp, view::JobView};
 use std::{cmp::Reverse, sync::Arc};
@@ -219,20 +219,22 @@ impl Pass<'_> {
         let mut why = None;
         for name in &job.partitions {
             let Some((place, _)) = self.view.partition(name) else { continue };
-            let viewers = match reservations::gate(self.view, job, name, self.now) {
-                Ok(viewers) => viewers,
-                Err(reason) => {
-                    why.get_or_insert(reason);
-                    continue;
-                }
-            };
-            for viewer in viewers {
-                match self.consider(job, place, viewer) {
-                    Ok(()) => return Ok(()),
-                    Err(reason) if kept(self) > before => return Err(reason),
+            for job in with_each(job) {
+                let viewers = match reservations::gate(self.view, &job, name, self.now) {
+                    Ok(viewers) => viewers,
                     Err(reason) => {
-                        if why.as_ref().is_none_or(|known| weight_of(known) < weight_of(&reason)) {
-                            why = Some(reason);
+                        why.get_or_insert(reason);
+                        continue;
+                    }
+                };
+                for viewer in viewers {
+                    match self.consider(&job, place, viewer) {
+                        Ok(()) => return Ok(()),
+                        Err(reason) if kept(self) > before => return Err(reason),
+                        Err(reason) => {
+                            if why.as_ref().is_none_or(|known| weight_of(known) < weight_of(&reason)) {
+                                why = Some(reason);
+                            }
                         }
                     }
                 }

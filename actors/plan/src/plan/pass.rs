@@ -18,11 +18,13 @@ use crate::{
         constraint::Wish,
         facts::{ClusterView, UNLIMITED_FOR_PLANNING},
         preempt::Claim,
+        qos::with_each,
         request::{Matters, Request, run_limit},
     },
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
+    entities::reasons::is_of_accounting,
     ids::JobId,
     spec_text::licenses::Licenses,
     state::Reason,
@@ -34,6 +36,13 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+
+/// Could the job start with another QOS, where this is why it does not start with this one? What it needs of nodes is the same with
+/// each.
+fn is_of_qos(reason: &Reason) -> bool {
+    use Reason::{PartitionNodeLimit, PartitionTimeLimit, QosNotAllowed};
+    is_of_accounting(reason) || matches!(reason, QosNotAllowed | PartitionTimeLimit | PartitionNodeLimit)
+}
 
 /// A pass in progress.
 #[derive(Clone)]
@@ -209,16 +218,34 @@ impl<'a> Pass<'a> {
             // It is considered with its leader.
             Some(_) => return,
         }
+        // One that a rule of its QOS keeps from starting may start with the next one that it names.
+        for job in with_each(job) {
+            if !self.try_with_qos(key, &job) {
+                break;
+            }
+        }
+    }
+
+    /// Tries one job in one of its partitions with one of the QOS that it names. True: another QOS may help.
+    fn try_with_qos(&mut self, key: Key, job: &JobView) -> bool {
         let partition = &self.view.partitions[key.partition].name;
         match reservations::gate(self.view, job, partition, self.now) {
-            Err(reason) => self.decline(job.id, reason),
+            Err(reason) => {
+                self.decline(job.id, reason);
+                true
+            }
             Ok(viewers) => {
+                let mut may_help = true;
                 for viewer in viewers {
                     match self.consider(job, key.partition, viewer) {
-                        Ok(()) => break,
-                        Err(reason) => self.decline(job.id, reason),
+                        Ok(()) => return false,
+                        Err(reason) => {
+                            may_help &= is_of_qos(&reason);
+                            self.decline(job.id, reason);
+                        }
                     }
                 }
+                may_help
             }
         }
     }
@@ -277,6 +304,7 @@ impl<'a> Pass<'a> {
             licenses,
             reservation: self.view.reservations.name(request.reservation),
             backfilled: asked.behind,
+            qos: job.spec.qos.clone(),
             others: Vec::new(),
         });
     }

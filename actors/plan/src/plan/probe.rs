@@ -18,6 +18,7 @@ use crate::{
     },
     snapshot::{
         facts::{Backfill, ClusterView, NEVER, UNLIMITED_FOR_PLANNING},
+        qos::with_each,
         request::{MemoryNeed, NodeUse, Owner, Request, run_limit, without_limit},
     },
 };
@@ -195,7 +196,7 @@ impl Feasibility {
     fn licenses_exceed(&self, members: &[JobView]) -> bool {
         let mut asked: BTreeMap<String, u64> = BTreeMap::new();
         for job in members {
-            let Some(Ok(request)) = job.spec.licenses.as_deref().map(str::parse::<LicenseRequest>) else { continue };
+            let Some(request) = LicenseRequest::of(&job.spec) else { continue };
             let [one] = request.alternatives.as_slice() else { continue };
             for license in &one.0 {
                 *asked.entry(license.name.clone()).or_default() += u64::from(license.count);
@@ -261,7 +262,9 @@ pub fn declined(view: &ClusterView, members: &[JobView], now: Timestamp) -> Reas
 fn barred(view: &ClusterView, job: &JobView) -> Option<Reason> {
     let mut why = None;
     for (_, partition) in job.partitions.iter().filter_map(|name| view.partition(name)) {
-        why = Some(limits::gate(view, job, partition).err()?);
+        for job in with_each(job) {
+            why = Some(limits::gate(view, &job, partition).err()?);
+        }
     }
     why
 }
@@ -281,7 +284,7 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
     let mut best: Option<WouldStart> = None;
     for name in &job.partitions {
         let Some((place, partition)) = view.partition(name) else { continue };
-        if limits::gate(view, &job, partition).is_err() {
+        if with_each(&job).iter().all(|job| limits::gate(view, job, partition).is_err()) {
             continue;
         }
         let mut request = Request::new(view, &job, place, &|name| names.get(name).copied()).as_of(now);

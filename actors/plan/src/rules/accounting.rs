@@ -12,6 +12,7 @@ use crate::snapshot::{
     affiliation::Affiliation,
     changes::{Fact, Reads},
     facts::{ClusterView, PartitionFacts},
+    qos::with_each,
     request::run_limit,
 };
 use garrick_model::{
@@ -19,7 +20,7 @@ use garrick_model::{
     entities::{
         association::AssocId,
         limits::{Count, TresLimit},
-        qos::QosFlag,
+        qos::{QosFlag, choices},
         reasons::{INVALID_ACCOUNT, INVALID_QOS, Level, USAGE_THRESHOLD, of_count, of_tres, plain},
         used::Flow,
     },
@@ -59,6 +60,23 @@ impl Counted {
         }
         let demand = accounting.asks(job, &standing, secs(job, partition));
         exceeded(accounting, &standing, &demand, Some(&self.used)).map_or(Ok(()), Err)
+    }
+
+    /// The same for each of the QOS that it names: the reason of the last one, if it may start with none of them.
+    pub(crate) fn gate_each(
+        &self,
+        view: &ClusterView,
+        job: &JobView,
+        partition: &PartitionFacts,
+    ) -> Result<(), Reason> {
+        let mut last = Ok(());
+        for job in with_each(job) {
+            last = self.gate(view, &job, partition);
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
     }
 
     /// May it start with these nodes and licenses, for so many seconds?
@@ -111,7 +129,8 @@ impl ClusterView {
             let partition = self.partitions.iter().find(|partition| partition.name == start.partition);
             if let (Some(job), Some(partition)) = (job, partition) {
                 let secs = start.time_limit.duration().map(|limit| limit.as_secs());
-                counted.start(self, (job, partition), (&start.nodes, &start.licenses), secs);
+                let with = with_each(job).into_iter().find(|job| job.spec.qos == start.qos);
+                counted.start(self, (with.as_deref().unwrap_or(job), partition), (&start.nodes, &start.licenses), secs);
             }
         }
         self.accounting.used = counted.used;
@@ -124,6 +143,8 @@ pub(crate) struct Kind {
     partition: usize,
     association: Option<AssocId>,
     qos: Option<u32>,
+    /// Of a job that names several QOS, the others.
+    others: Vec<Option<u32>>,
     uid: u32,
     amounts: Vec<u64>,
     on_node: Vec<u64>,
@@ -137,7 +158,10 @@ impl Kind {
         let standing = view.accounting.standing_in(job, facts);
         let Demand { amounts, on_node, secs, factor, .. } = view.accounting.asks(job, &standing, secs(job, facts));
         let (association, qos) = (standing.id, standing.own.map(|qos| qos.record.id));
-        Self { partition, association, qos, uid: job.uid, amounts, on_node, secs, factor: factor.to_bits() }
+        let named = job.spec.qos.as_deref().unwrap_or_default();
+        let others =
+            choices(named).skip(1).map(|name| view.accounting.table.qos(name).map(|qos| qos.record.id)).collect();
+        Self { partition, association, qos, others, uid: job.uid, amounts, on_node, secs, factor: factor.to_bits() }
     }
 }
 

@@ -9,7 +9,7 @@ use garrick_model::{
         Entities, NORMAL,
         association::{AssocId, Association},
         limits::{Count, Limits, TresLimit},
-        qos::{QosFlag, QosRecord},
+        qos::{QosFlag, QosRecord, choices},
         used::{Flow, Who},
     },
     gres::GPU,
@@ -255,9 +255,10 @@ impl AccountingTable {
         own.or_else(account).map_or(&[], |rules| rules.groups.as_slice())
     }
 
-    /// The QOS of a job: that which it names, the default of its association, or `normal`. `None`: there is no such QOS.
+    /// The QOS of a job: that which it names, the default of its association, or `normal`. `None`: there is no such QOS. Of several
+    /// that a waiting job names, the first counts.
     pub fn qos_of(&self, job: Affiliation<&str>, association: Option<&AssocRules>) -> Option<&QosRules> {
-        let named = job.qos.filter(|name| !name.is_empty());
+        let named = job.qos.and_then(|named| choices(named).next());
         let default = || association.and_then(|rules| rules.default_qos.as_deref());
         self.qos(named.or_else(default).unwrap_or(NORMAL))
     }
@@ -500,8 +501,15 @@ impl Accounting {
         let mut count =
             |job: &JobView, partition: &str, what: (&[AllocatedNode], &Licenses), end: Option<Timestamp>| {
                 let of_partition = of_partition.get(partition).copied().flatten();
-                let standing = self.standing(Affiliation::of(job).within(partition), of_partition);
-                let holders = standing.holders();
+                let own = Affiliation::of(job).within(partition);
+                let standing = self.standing(own, of_partition);
+                let mut holders = standing.holders();
+                // Of one that names several QOS it is not known yet which of them it starts with: it counts for each until it shows that.
+                for name in own.qos.into_iter().flat_map(|named| choices(named).skip(1)) {
+                    let more = self.standing(Affiliation { qos: Some(name), ..own }, of_partition).holders();
+                    let new: Vec<Holder> = more.into_iter().filter(|holder| !holders.contains(holder)).collect();
+                    holders.extend(new);
+                }
                 if !holders.is_empty() {
                     let left = end.map(|end| end.since(now).as_secs());
                     used.add(&holders, &self.gets(job, &standing, what, left));
@@ -551,8 +559,9 @@ impl Accounting {
     /// What a waiting job asks for at least.
     pub(crate) fn asks(&self, job: &JobView, standing: &Standing<'_>, secs: Option<u64>) -> Demand {
         let gres = job.spec.gres.counted(job.min_nodes, job.tasks);
-        let licenses = job.spec.licenses.as_deref().and_then(|text| text.parse::<LicenseRequest>().ok());
-        let first = licenses.and_then(|request| request.alternatives.into_iter().next()).unwrap_or_default();
+        let first = LicenseRequest::of(&job.spec)
+            .and_then(|request| request.alternatives.into_iter().next())
+            .unwrap_or_default();
         let (nodes, cpus) = (u64::from(job.min_nodes), u64::from(job.cpus));
         let spread = u64::from(job.max_nodes.max(1));
         let per_gpu = || job.spec.gres.mem_per_gpu.unwrap_or_default().0;

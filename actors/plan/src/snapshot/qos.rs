@@ -7,14 +7,29 @@ use garrick_model::{
     config::PreemptMode,
     entities::{
         Entities, NORMAL,
-        qos::{QosPreemptMode, QosRecord},
+        qos::{QosPreemptMode, QosRecord, are_several, choices},
     },
     view::JobView,
 };
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
+
+/// The job with each of the QOS that it names, in the order in which they are tried. One that names one at most comes as it is.
+pub fn with_each(job: &JobView) -> Vec<Cow<'_, JobView>> {
+    let Some(named) = job.spec.qos.as_deref().filter(|named| are_several(Some(named))) else {
+        return vec![Cow::Borrowed(job)];
+    };
+    let with = |name: &str| {
+        let mut with = job.clone();
+        Arc::make_mut(&mut with.spec).qos = Some(name.to_owned());
+        Cow::Owned(with)
+    };
+    choices(named).map(with).collect()
+}
 
 /// One quality of service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,9 +95,10 @@ impl QosTable {
         Self::new(living.map(|(name, record)| (name.clone(), Qos::of_record(record))), Some(NORMAL))
     }
 
-    /// The QOS of a job, with its name; `None`: it is not known.
+    /// The QOS of a job, with its name; `None`: it is not known. Of several that a waiting job names, the first counts.
     pub(crate) fn of(&self, job: &JobView) -> Option<(&str, &Qos)> {
-        let name = job.spec.qos.as_deref().or(self.default.as_deref())?;
+        let named = job.spec.qos.as_deref().map(|named| choices(named).next().unwrap_or(named));
+        let name = named.or(self.default.as_deref())?;
         self.by_name.get_key_value(name.to_ascii_lowercase().as_str()).map(|(name, qos)| (name.as_str(), qos))
     }
 

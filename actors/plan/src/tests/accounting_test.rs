@@ -604,3 +604,98 @@ fn a_run_that_has_used_up_its_own_minutes_is_ended() {
     view.accounting.enforce = [EnforceWord::Limits].into_iter().collect();
     assert_eq!(outcome(&plan(&view, NOW), 1), [""]);
 }
+
+/// The job and the QOS of each start.
+fn starts(plan: &Plan) -> Vec<(u32, &str)> {
+    plan.starts.iter().map(|start| (start.job.0, start.qos.as_deref().unwrap_or_default())).collect()
+}
+
+fn with_qos(names: &str) -> JobSpec {
+    JobSpec { qos: Some(names.to_owned()), ..asks(1) }
+}
+
+#[test]
+fn a_job_starts_with_the_first_of_its_qos_whose_limits_let_it() {
+    let mut all = entities();
+    all.qos.get_mut("high").unwrap().limits = count(Count::GrpJobs, 1);
+    let jobs =
+        || queue(vec![with_qos("high,normal"), with_qos("high,normal"), with_qos("high"), with_qos("low,nosuch")]);
+    let made = plan(&site(jobs(), &all), NOW);
+    assert_eq!(starts(&made), [(1, "high"), (2, "normal"), (4, "low")]);
+    assert_eq!(outcome(&made, 4)[2], "QOSGrpJobsLimit");
+    // Where none of them lets it, it waits.
+    all.qos.get_mut("normal").unwrap().limits = count(Count::GrpJobs, 0);
+    assert_eq!(outcome(&plan(&site(jobs(), &all), NOW), 4), ["", "QOSGrpJobsLimit", "QOSGrpJobsLimit", ""]);
+    // Tasks of an array go on with the next one.
+    let tasks = queue(vec![JobSpec { array: Some(array(1, 3, None)), ..with_qos("high,low") }]);
+    let made = plan(&site(tasks, &all), NOW);
+    assert_eq!(starts(&made), [(1, "high"), (1, "low"), (1, "low")]);
+    // A partition that takes one of them only.
+    let mut closed = site(queue(vec![with_qos("high,low")]), &entities());
+    let mut takes = garrick_model::config::PartitionConfig::named("debug");
+    takes.set("DenyQos", "high").unwrap();
+    closed.partitions[0].takes = Some(Arc::new(takes));
+    assert_eq!(starts(&plan(&closed, NOW)), [(1, "low")]);
+}
+
+#[test]
+fn a_job_that_waits_for_resources_has_them_reserved_once_whatever_its_qos() {
+    let wide = |names: &str| on_nodes(JobSpec { qos: Some(names.to_owned()), ..asks(6) }, 3);
+    let mut view = site(queue(vec![on_nodes(asks(6), 3), wide("high,normal")]), &entities());
+    view.pending.reverse();
+    let (made, kept) = plan_to_keep(view, NOW);
+    assert_eq!(starts(&made).len(), 1);
+    assert_eq!(kept.unwrap().reservations().len(), 1);
+}
+
+#[test]
+fn a_repair_gives_a_job_with_several_qos_the_one_that_is_free() {
+    let mut all = entities();
+    for name in ["high", "normal"] {
+        all.qos.get_mut(name).unwrap().limits = count(Count::GrpJobs, 1);
+    }
+    let waiting = queue(vec![with_qos("high"), with_qos("normal"), with_qos("high,normal")]);
+    let (first, kept) = plan_to_keep(site(waiting.clone(), &all), NOW);
+    assert_eq!((starts(&first), outcome(&first, 3)[2].as_str()), (vec![(1, "high"), (2, "normal")], "QOSGrpJobsLimit"));
+    let with = |ids: &[u32]| {
+        let mut busy = site(vec![waiting[2].clone()], &all);
+        let runs: Vec<Arc<JobView>> = ids
+            .iter()
+            .map(|id| {
+                let run = running(&mut busy, *id, 1, 300);
+                Arc::new(JobView { spec: Arc::clone(&waiting[*id as usize - 1].spec), ..(*run).clone() })
+            })
+            .collect();
+        busy.accounting = busy.accounting.clone().counting(&runs, &[], &busy.partitions, NOW);
+        busy
+    };
+    let (repaired, kept) = kept.unwrap().repair(with(&[1, 2]), NOW).unwrap();
+    assert_eq!(starts(&repaired), []);
+    // The job of `normal` ends.
+    let (repaired, _) = kept.repair(with(&[1]), NOW).unwrap();
+    assert_eq!(starts(&repaired), [(3, "normal")]);
+}
+
+#[test]
+fn starts_that_no_job_shows_yet_count_for_the_qos_that_they_have() {
+    let mut all = entities();
+    for name in ["high", "low"] {
+        all.qos.get_mut(name).unwrap().limits = count(Count::GrpJobs, 1);
+    }
+    let jobs = || queue(vec![with_qos("low,normal"), with_qos("low"), with_qos("normal")]);
+    let made = plan(&site(jobs(), &all), NOW);
+    assert_eq!(starts(&made), [(1, "low"), (3, "normal")]);
+    // Proposed, and not answered.
+    let mut view = site(jobs(), &all);
+    view.count_starts(&made.starts[..1]);
+    view.pending.remove(0);
+    assert_eq!(starts(&plan(&view, NOW)), [(3, "normal")]);
+    // Its nodes are its own, and which of its QOS it has is not shown.
+    let mut view = site(queue(vec![with_qos("high,low"), with_qos("low"), with_qos("high"), with_qos("normal")]), &all);
+    let hold = NodeHold { partition: Some("debug".to_owned()), ..hold(1, 0..1, 100, None) };
+    Arc::make_mut(&mut view.nodes[0]).holds.push(hold);
+    let waiting: Vec<Arc<JobView>> = view.pending.iter().cloned().collect();
+    view.accounting = view.accounting.clone().counting(&waiting, &view.nodes, &view.partitions, NOW);
+    view.pending.remove(0);
+    assert_eq!(starts(&plan(&view, NOW)), [(4, "normal")]);
+}

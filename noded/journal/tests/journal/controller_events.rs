@@ -8,8 +8,8 @@ use garrick_events::{
     records::{
         charge::Charge,
         job::{
-            Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, PreemptMark, Resolved,
-            Run, TaskMark, TaskOutcome, Unfenced, Yielded,
+            Afterwards, ArrayRecord, ChosenQos, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, PreemptMark,
+            Resolved, Run, TaskMark, TaskOutcome, Unfenced, Yielded,
         },
         job_event::{JobEvent, Revision},
         node::{DownCause, Reboot, SavedNode, SavedPower, SavedService},
@@ -378,6 +378,7 @@ fn run(nodes: &[&str]) -> Run {
         sluid: None,
         backfilled: false,
         waited_for: Default::default(),
+        chosen_qos: None,
     }
 }
 
@@ -734,6 +735,22 @@ pub fn site_programs() -> Vec<ControllerEvent> {
         event(72, JobEvent::TaskSplit { index: 1, job: JobId(73) }),
         event(72, JobEvent::TaskNews { index: 1, started: Some(at(20)), over: Some(TaskOutcome::NotOk), exit }),
         ControllerEvent::Node { node: "n1".into(), saved: Box::new(saved) },
+    ]
+}
+
+/// What came to version 2 later: a job that names several QOS, runs with one of them, and waits with all of them again.
+pub fn several_qos() -> Vec<ControllerEvent> {
+    let event = |event| ControllerEvent::Job { job: JobId(81), event: Box::new(event) };
+    let spec = JobSpec { qos: Some("high,normal".into()), ..plain_spec() };
+    let chosen_qos = Some(ChosenQos { qos: "normal".into(), of: "high,normal".into() });
+    let then = Afterwards::Requeue { hold: None, delay: false };
+    vec![
+        event(JobEvent::Submitted(Box::new(record(81, spec)))),
+        event(JobEvent::Allocated(Box::new(Run { chosen_qos, ..run(&["n1"]) }))),
+        event(JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
+        event(JobEvent::Ended(end(JobState::Cancelled, Reason::None, 0, then))),
+        event(JobEvent::NodeReleased { node: "n1".into(), epilog_failed: false }),
+        event(JobEvent::Requeued { sluid: Sluid(1 << 40), hold: None, begin: None, expedited: false, at: Some(at(9)) }),
     ]
 }
 

@@ -91,6 +91,7 @@ fn a_snapshot_anywhere_and_what_follows_it_come_to_all_events() {
         controller_events::preempted(),
         controller_events::leaving(),
         controller_events::site_programs(),
+        controller_events::several_qos(),
         controller_events::suspended(),
         controller_events::fencing(),
         controller_events::tasks(),
@@ -163,6 +164,19 @@ fn what_came_to_a_controllers_journal_of_version_1_after_that_reads_back() {
     read.iter().for_each(|event| replayed.apply(event).unwrap());
     let run = replayed.jobs[&JobId(41)].phase.run().unwrap();
     assert_eq!(run.preempted.as_ref().map(|mark| mark.by.0), Some(42));
+}
+
+#[test]
+fn several_qos_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-several-qos.journal"));
+    assert_same(&read, &controller_events::several_qos());
+    let mut replayed = Replayed::default();
+    let mut qos = Vec::new();
+    for event in &read {
+        replayed.apply(event).unwrap();
+        qos.push(replayed.jobs[&JobId(81)].spec.qos.clone().unwrap());
+    }
+    assert_eq!(qos, ["high,normal", "normal", "normal", "normal", "normal", "high,normal"]);
 }
 
 #[test]
@@ -512,6 +526,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::suspended,
         controller_events::dynamic_nodes,
         controller_events::site_programs,
+        controller_events::several_qos,
         controller_events::fencing,
         controller_events::tasks,
         controller_events::followers,
@@ -579,6 +594,12 @@ fn make_the_sample_of_programs_of_the_site() {
 #[ignore = "makes tests/data/version-2-rebooted.journal, by hand"]
 fn make_the_sample_of_nodes_that_are_rebooted() {
     replace(&sample("version-2-rebooted.journal"), controller_events::rebooted()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-several-qos.journal, by hand"]
+fn make_the_sample_of_several_qos() {
+    replace(&sample("version-2-several-qos.journal"), controller_events::several_qos()).unwrap();
 }
 
 #[test]

@@ -251,7 +251,8 @@ pub(super) fn shared(row: &JobRow) -> (&'static str, &'static str) {
 
 /// The QOS that it named.
 pub(super) fn qos_asked(row: &JobRow) -> &str {
-    row.qos.as_deref().filter(|_| !row.default_qos).unwrap_or_default()
+    let named = row.qos_asked.as_ref().or(row.qos.as_ref()).filter(|_| !row.default_qos);
+    named.map_or("", String::as_str)
 }
 
 /// The first run of its job.

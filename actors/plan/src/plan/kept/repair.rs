@@ -125,7 +125,7 @@ impl<'p, 'v> Repair<'p, 'v> {
     fn is_over_as_before(&self, key: Key) -> bool {
         let view = self.pass.view;
         let Some(row) = self.ledger.row(key) else { return true };
-        let gate = self.pass.counted.gate(view, &row.job, &view.partitions[key.partition]);
+        let gate = self.pass.counted.gate_each(view, &row.job, &view.partitions[key.partition]);
         row.group.is_none() && gate.err() == row.reason
     }
 
