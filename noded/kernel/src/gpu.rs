@@ -51,8 +51,12 @@ pub trait GpuCounters {
 #[derive(Debug, thiserror::Error)]
 pub enum GpuError {
     /// The library, or a function of it.
-    #[error(transparent)]
-    Library(#[from] libloading::Error),
+    #[error("{cause}{}", why(.cause))]
+    Library {
+        /// What the linker said.
+        #[from]
+        cause: libloading::Error,
+    },
     /// A call failed, with this `nvmlReturn_t`.
     #[error("{call}: NVML error {code}")]
     Call {
@@ -61,6 +65,11 @@ pub enum GpuError {
         /// What it returned.
         code: c_int,
     },
+}
+
+/// What the linker said, which its error does not show by itself.
+fn why(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map(|why| format!(": {why}")).unwrap_or_default()
 }
 
 /// Adds up what is known of all GPUs. One that cannot be asked is passed over.

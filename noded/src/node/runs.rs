@@ -215,7 +215,8 @@ impl RunWorld {
             None => File::from(std::io::stderr().as_fd().try_clone_to_owned()?),
         };
         let mut env = vec![Cow::Owned(cstring("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")?)];
-        for name in ["TZ", "GARRICK_LOG", "RUST_BACKTRACE", "LANG"] {
+        // Libraries of drivers and of MPI may be in places of the site.
+        for name in ["TZ", "GARRICK_LOG", "RUST_BACKTRACE", "LANG", "LD_LIBRARY_PATH"] {
             if let Some(value) = std::env::var_os(name) {
                 let mut entry = format!("{name}=").into_bytes();
                 entry.extend_from_slice(value.as_bytes());

@@ -948,23 +948,26 @@ fn a_task_that_is_not_started_after_another_leaves_cpu_frequencies_as_they_were(
 #[test]
 fn clocks_of_gpus_are_set_for_a_step_that_has_some_and_put_back_after_it() {
     let asked: GpuFreq = "medium".parse().unwrap();
-    let of = |gpus: Option<&str>| {
+    let of = |gpus: &str| {
         let mut rig = Rig::new();
-        let change = |launch: &mut StepLaunch, share: &mut StepNodeShare| {
-            launch.gpu_freq = Some(asked);
-            share.gres.extend(gpus.map(|devices| {
-                let devices: CpuSet = devices.parse().unwrap();
-                GresShare { name: "gpu".into(), kind: None, count: devices.len().into(), devices }
-            }));
-        };
-        let mut out = rig.launch(change, 1);
-        out.extend(rig.tell(ShepherdInput::Launcher(FromLauncher::NotStarted { token: 1 })));
+        let launch = Arc::new(StepLaunch { gpu_freq: Some(asked), ..launch() });
+        let devices: CpuSet = if gpus.is_empty() { CpuSet::default() } else { gpus.parse().unwrap() };
+        let gres = vec![GresShare { name: "gpu".into(), kind: None, count: devices.len().into(), devices }];
+        let share = || StepNodeShare { gres: gres.clone(), ..share() };
+        let first = StepId::new(JobId(502), StepNum::Number(2));
+        rig.manager(StepMgrToShepherd::Launch(Box::new(StepStart {
+            step: first,
+            ..start(Arc::clone(&launch), share(), 1)
+        })));
+        let behind = StepStart { after: Some(first), ..start(launch, share(), 1) };
+        let mut out = rig.manager(StepMgrToShepherd::Launch(Box::new(behind)));
+        out.extend(rig.tell(ShepherdInput::Launcher(FromLauncher::NotStarted { token: 2 })));
         out.retain(|e| matches!(e, ShepherdEffect::SetGpuClocks { .. } | ShepherdEffect::PutGpuClocksBack { .. }));
         out
     };
     let set = ShepherdEffect::SetGpuClocks { step: step(), gpus: vec![1, 3], asked };
-    assert_eq!(of(Some("1,3")), [set, ShepherdEffect::PutGpuClocksBack { step: step() }]);
-    assert_eq!(of(None), []);
+    assert_eq!(of("1,3"), [set, ShepherdEffect::PutGpuClocksBack { step: step() }]);
+    assert_eq!(of(""), []);
 }
 
 /// The programs that the launcher is told to spawn, with their tokens.

@@ -560,6 +560,7 @@ pub fn version_1() -> Vec<ControllerEvent> {
     let reason = NodeReason { text: "disk \"sda\"".into(), uid: 0, user: "root".into(), at: at(30) };
     let saved = SavedNode {
         reboot: None,
+        rebooted_for: None,
         down: Some(DownCause::Admin),
         drain: true,
         reason: Some(reason),
