@@ -446,7 +446,11 @@ fn gpus_of_steps_have_the_clocks_that_are_asked_for_until_the_step_is_over() {
     // Where there is no driver the step runs all the same.
     if !std::path::Path::new("/dev/nvidiactl").exists() {
         c.sh("srun --gpus=1 --gpu-freq=high true").ok();
-        assert!(log().contains("--gpu-freq=high: the GPUs of this node cannot be set: dlopen failed: libnvidia-ml"), "{}", log());
+        assert!(
+            log().contains("--gpu-freq=high: the GPUs of this node cannot be set: dlopen failed: libnvidia-ml"),
+            "{}",
+            log()
+        );
     }
     c.sh("garrick down").ok();
     std::fs::write(c.work.join("driver.c"), DRIVER).unwrap();
