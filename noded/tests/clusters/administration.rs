@@ -112,25 +112,21 @@ const ONE: [&str; 6] = ["--nodes", "1", "--cpus", "4", "--memory", "4000"];
 
 #[test]
 fn the_scheduler_has_a_log_of_its_own_that_is_switched_on_and_off() {
-    let c =
-        Cluster::up_with("sched-log", &ONE, |c| format!("SlurmSchedLogFile={}", c.work.join("sched.log").display()));
+    let c = Cluster::up_with("sched-log", &ONE, |c| {
+        format!("SlurmSchedLogLevel=1\nSlurmSchedLogFile={}", c.work.join("sched.log").display())
+    });
     let log = || fs::read_to_string(c.work.join("sched.log")).unwrap();
-    let run = || {
-        c.shell("sbatch --wait -o /dev/null --wrap true").ok();
+    let run = || c.shell("sbatch --wait -o /dev/null --wrap true").ok().job();
+    let has = |job: &str| {
+        let log = log();
+        log.contains("sched.pass") && log.contains(&format!("job.started job_id={job} "))
     };
-    run();
-    assert_eq!(log(), "");
-    c.sh("scontrol schedloglevel 1").ok();
-    run();
-    c.await_that("moves of jobs and passes are logged", || {
-        log().contains("job.started") && log().contains("sched.pass")
-    });
+    let first = run();
+    c.await_that("moves of jobs and passes are logged", || has(&first));
     c.sh("scontrol schedloglevel disable").ok();
-    c.await_that("it is off", || {
-        let before = log();
-        run();
-        log() == before
-    });
+    c.await_that("it is off", || !has(&run()));
+    c.sh("scontrol schedloglevel 1").ok();
+    c.await_that("it is on again", || has(&run()));
     c.down();
 }
 

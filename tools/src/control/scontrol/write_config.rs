@@ -8,7 +8,7 @@ use garrick_model::{
     env_vars::SLURM_CONF_OUT,
     messages::command::{CommandReply, CommandRequest},
     state::NodeBase,
-    time::{Timestamp, system_zone},
+    time::{Timestamp, parse_duration_secs, system_zone},
     view::{NodeView, PartitionView},
 };
 use std::{fs, io::Write as _, path::Path, sync::Arc};
@@ -99,9 +99,11 @@ fn key_line(shown_as: &str, shown: &str, others: &[&(String, String)]) -> String
     if NOTHING.contains(&shown) {
         return format!("#{key}=\n");
     }
-    // "30 sec", "root(0)"
-    let forms = [shown, shown.split(' ').next().unwrap_or(shown), shown.split('(').next().unwrap_or(shown)];
-    match forms.into_iter().find(|form| is_read_as(key, form, shown, others)) {
+    // "30 sec", "root(0)", minutes that are shown as "00:05:00".
+    let before = |sign| shown.split(sign).next().unwrap_or(shown).to_owned();
+    let minutes = parse_duration_secs(shown).ok().flatten().map(|secs| (secs / 60).to_string());
+    let forms = [Some(shown.to_owned()), Some(before(' ')), Some(before('(')), minutes];
+    match forms.into_iter().flatten().find(|form| is_read_as(key, form, shown, others)) {
         Some(form) => format!("{key}={form}\n"),
         None => format!("#{key}={shown}\n"),
     }

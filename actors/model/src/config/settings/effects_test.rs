@@ -28,6 +28,12 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("JobAcctGatherFrequency", "running_tasks_are_looked_at_as_often_as_the_site_or_the_step_says"),
     ("TrackWCKey", "wckeys_are_those_of_the_user"),
     ("AccountingStorageEnforce", "accounts_and_qos_that_the_user_may_not_have_are_refused_where_that_is_enforced"),
+    ("AuthAltParameters", "a_token_stands_for_its_user_and_no_other"),
+    ("AuthAltTypes", "a_token_stands_for_its_user_and_no_other"),
+    ("SlurmSchedLogFile", "the_scheduler_has_a_log_of_its_own_that_is_switched_on_and_off"),
+    ("SlurmSchedLogLevel", "the_scheduler_has_a_log_of_its_own_that_is_switched_on_and_off"),
+    ("SlurmctldPrimaryOffProg", "controllers_that_fail_come_back_and_take_over_run_programs"),
+    ("SlurmctldPrimaryOnProg", "controllers_that_fail_come_back_and_take_over_run_programs"),
     (
         "AllowSpecResourcesUsage",
         "cores_left_to_the_system_make_the_node_the_jobs_own_and_count_where_the_site_allows_it",
