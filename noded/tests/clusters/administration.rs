@@ -152,7 +152,7 @@ fn the_running_configuration_is_written_and_read_back() {
 
 #[test]
 fn there_is_no_sibling_and_no_trace_of_what_there_is_not() {
-    let c = Cluster::up("no-siblings", &ONE);
+    let c = Cluster::up_with("no-siblings", &ONE, |_| "PriorityType=priority/multifactor".into());
     let job = c.shell("sbatch -H -o /dev/null --wrap true").ok().job();
     let refused = c.sh(&format!("scancel --sibling=x {job}"));
     let text = format!("scancel: error: Kill job error on job id {job}: Not a valid federated job\n");

@@ -75,7 +75,7 @@ fn a_site_accounts_on(program: Program, name: &str, storage_type: &str) {
     // Jobs go on while the database is away, and are told of when it is back.
     let w = site.work.display();
     let told = Told::new(&site);
-    told.set(&site, &["-h", "-H", "-g", "-G"]);
+    told.set(&site, &["-h", "-H", "-g"]);
     let send = || {
         // Use is counted in whole seconds.
         let steps = format!("{w}/srun -n1 sleep 1");
@@ -111,6 +111,7 @@ fn a_site_accounts_on(program: Program, name: &str, storage_type: &str) {
     assert_eq!(steps, (4 * TASKS).to_string(), "each has its batch script and a step");
     site.kill_daemon("slurmdbd");
     told.await_all(&site, &["-h *", "-H *", "-g *"]);
+    told.set(&site, &["-G"]);
     site.start_accounting();
     told.await_all(&site, &["-h *", "-H *", "-g *", "-G *"]);
     site.kill_daemon("slurmdbd");

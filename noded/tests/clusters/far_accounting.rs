@@ -49,7 +49,7 @@ impl Site {
         for program in ["garrick", "srun"] {
             copy_program(&bin.join(program), &work.join(program));
         }
-        for name in ["sbatch", "sinfo", "scontrol", "squeue", "sacct", "sacctmgr", "sdiag"] {
+        for name in ["sbatch", "sinfo", "scontrol", "squeue", "sacct", "sacctmgr", "sdiag", "strigger"] {
             symlink("garrick", work.join(name)).unwrap();
         }
         for (name, program) in [("slurmctld", "noded"), ("slurmd", "noded"), ("slurmdbd", "noded"), ("stepd", "stepd")]
@@ -325,9 +325,10 @@ fn too_much_that_waits_is_given_up_or_ends_the_controller() {
     let told = site.work.join("told");
     let tell = site.work.join("tell");
     let text = format!("#!/bin/sh\\necho full $1 >> {}\\n", told.display());
-    let made = site.run(0, "ctl", "sh", &["-c", &format!("printf '{text}' > {0}; chmod 755 {0}", tell.display())]);
-    made.ok();
-    site.run(0, "ctl", "strigger", &["--set", "-e", "-p", tell.to_str().unwrap()]).ok();
+    let line = format!("printf '{text}' > {0}; chmod 755 {0}; > {1}; chmod 666 {1}", tell.display(), told.display());
+    assert!(std::process::Command::new("/bin/sh").args(["-c", &line]).status().unwrap().success());
+    // Of SlurmUser.
+    site.run(1, "ctl", "strigger", &["--set", "-e", "-p", tell.to_str().unwrap()]).ok();
     site.kill("acct");
     let job = fill(&site);
     site.await_that("a trigger tells of it", || std::fs::read_to_string(&told).is_ok_and(|text| text == "full *\n"));

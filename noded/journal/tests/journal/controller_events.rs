@@ -1302,8 +1302,8 @@ pub fn crontabs_and_triggers() -> Vec<ControllerEvent> {
 /// What came to version 2 after that: nodes that are FAIL, and triggers for controllers and accounting.
 pub fn failing_and_triggers() -> Vec<ControllerEvent> {
     use TriggerEvent::{
-        AccountingFull, BackupFailed, BackupInControl, BackupResumed, BurstBuffer, DatabaseFailed, DatabaseResumed, Fail,
-        PrimaryFailed, PrimaryInControl, SlurmdbdFailed, SlurmdbdResumed,
+        AccountingFull, BackupFailed, BackupInControl, BackupResumed, BurstBuffer, DatabaseFailed, DatabaseResumed,
+        Fail, PrimaryFailed, PrimaryInControl, SlurmdbdFailed, SlurmdbdResumed,
     };
     let node = |saved| ControllerEvent::Node { node: "n1".into(), saved: Box::new(saved) };
     let trigger = |id, about, events: &[TriggerEvent]| {

@@ -73,8 +73,10 @@ fn ask(session: &mut Session) -> Result<Running, i32> {
 
 fn text(running: &Running, now: &str) -> String {
     let mut text = format!("#\n# Configuration file for Slurm - {now}\n#\n");
-    let others: Vec<&(String, String)> =
-        running.pairs.iter().filter(|(key, _)| OF_OTHERS.contains(&key.as_str())).collect();
+    let counts = |(key, value): &&(String, String)| {
+        OF_OTHERS.contains(&key.as_str()) && !NOTHING.contains(&value.as_str())
+    };
+    let others: Vec<&(String, String)> = running.pairs.iter().filter(counts).collect();
     for (key, value) in &running.pairs {
         text += &key_line(key, value, &others);
     }
@@ -261,8 +263,15 @@ GresTypes=gpu
 
     #[test]
     fn what_is_written_is_read_as_what_was_running() {
+        let plain = "ClusterName=c\nSlurmctldHost=h\nKillWait=7\nNodeName=n1\nPartitionName=main Nodes=n1\n";
+        for conf in [CONF, plain] {
+            is_written_and_read(conf);
+        }
+    }
+
+    fn is_written_and_read(conf: &str) {
         let path = Path::new("/etc/slurm/slurm.conf");
-        let config = config::read_text(path, CONF).0.unwrap();
+        let config = config::read_text(path, conf).0.unwrap();
         let running = Running { pairs: shown(&config), nodes: Vec::new(), partitions: Vec::new() };
         let written = text(&running, "2026-11-28T12:00:00");
         let rest = "NodeName=n1\nPartitionName=main Nodes=n1\n";
