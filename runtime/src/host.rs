@@ -236,7 +236,7 @@ impl<A: Actor> Host<A> {
         let begun: Option<Begun> = self.ring.begin();
         // Message names and drops are authors' code too.
         let dropped = guarded(|| {
-            if let Some(begun) = begun {
+            if let Some(begun) = begun.filter(|_| msg.is_traced()) {
                 self.ring.record(&begun, cx, id, queued, msg.name(), &Outcome::Dropped);
             }
             drop(msg);

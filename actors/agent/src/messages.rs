@@ -441,7 +441,13 @@ pub struct AgentMsg(pub AgentInput);
 
 impl Message for AgentMsg {
     fn is_traced(&self) -> bool {
-        !matches!(self.0, AgentInput::OwnTrace { .. })
+        use AgentInput::{Controller, OwnTrace};
+        let records = |reply: &CommandReply| matches!(reply, CommandReply::TraceRecords(_));
+        match &self.0 {
+            OwnTrace { .. } => false,
+            Controller(ControllerToNode::CommandReply { reply, .. }) => !records(reply),
+            _ => true,
+        }
     }
 
     fn name(&self) -> &'static str {
@@ -506,5 +512,19 @@ const fn stepd_message_name(message: &StepdToNode) -> &'static str {
         StepdToNode::Report { .. } => "Report",
         StepdToNode::Steps { .. } => "Steps",
         StepdToNode::Trace { .. } => "Trace",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_of_records_are_in_no_trace() {
+        let reply = |reply| AgentMsg(AgentInput::Controller(ControllerToNode::CommandReply { query: 1, reply }));
+        assert!(!reply(CommandReply::TraceRecords(Vec::new())).is_traced());
+        assert!(reply(CommandReply::Done).is_traced());
+        assert!(!AgentMsg(AgentInput::OwnTrace { query: 1, records: Vec::new() }).is_traced());
+        assert!(AgentMsg(AgentInput::ControllerUp).is_traced());
     }
 }

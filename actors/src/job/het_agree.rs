@@ -185,7 +185,8 @@ impl JobCore {
             && self.commit.is_none()
             && self.het.limbo.is_none()
             && !proposal.nodes.is_empty()
-            && self.record.resolved.partitions.contains(&proposal.partition);
+            && self.record.resolved.partitions.contains(&proposal.partition)
+            && self.chosen_qos(&proposal).is_ok();
         match self.het_leader() {
             Some(leader) if !wanted => self.tell(leader, HetMessage::Declined { attempt }, turn),
             _ => {
@@ -235,6 +236,7 @@ impl JobCore {
         self.commit = None;
         turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
         self.adopt(&JobEvent::Allocated(Box::new(run)));
+        self.ask_reboots(turn);
         self.launch(turn);
         self.limit_launch(turn);
     }

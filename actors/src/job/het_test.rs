@@ -35,8 +35,12 @@ const OTHER: JobId = JobId(8);
 const AGAIN: Afterwards = Afterwards::Requeue { hold: None, delay: true };
 
 fn part(offset: u32) -> JobRecord {
+    part_with(offset, spec())
+}
+
+fn part_with(offset: u32, spec: JobSpec) -> JobRecord {
     let kind = if offset == 0 { JobKind::Batch } else { JobKind::Allocation };
-    record(LEADER.0 + offset, JobSpec { kind, het: Some((LEADER, offset)), het_size: 2, ..spec() })
+    record(LEADER.0 + offset, JobSpec { kind, het: Some((LEADER, offset)), het_size: 2, ..spec })
 }
 
 fn hears(job: &mut Bench, message: HetMessage) -> Vec<JobEffect> {
@@ -118,6 +122,46 @@ fn leader_starting() -> (Bench, HetMessage) {
         _ => None,
     });
     (leader, granted.unwrap())
+}
+
+#[test]
+fn each_component_asks_for_the_reboots_of_its_own_nodes() {
+    let reboots = || JobSpec { reboot: true, ..spec() };
+    let boots = |node: &str| {
+        let grant = Grant { boots: true, ..Grant::at(format!("{node}:6818")) };
+        JobInput::Reserved { attempt: 1, node: node.to_owned(), result: Ok(grant) }
+    };
+    let asked = |out: &[JobEffect]| -> Vec<String> {
+        let node = |effect: &JobEffect| match effect {
+            JobEffect::Tell(Letter::Node(node, NodeInput::Reboot { .. })) => Some(node.clone()),
+            _ => None,
+        };
+        out.iter().filter_map(node).collect()
+    };
+    let mut other = Bench::new(part_with(1, reboots())).0;
+    let own = Box::new(proposal(OTHER.0, None, &["n1"]));
+    hears(&mut other, HetMessage::Prepare { attempt: 1, requeue: true, proposal: own });
+    let said = told(&other.send(boots("n1")));
+    let mut leader = Bench::new(part_with(0, reboots())).0;
+    let others = vec![proposal(OTHER.0, None, &["n1"])];
+    leader.send(JobInput::Start(Box::new(StartProposal { others, ..proposal(LEADER.0, None, &["n0"]) })));
+    hears(&mut leader, said[0].clone());
+    let out = leader.send(boots("n0"));
+    assert_eq!(asked(&out), ["n0"]);
+    let granted = told(&out).into_iter().find(|message| matches!(message, HetMessage::Granted { .. })).unwrap();
+    assert_eq!(asked(&hears(&mut other, granted)), ["n1"]);
+    assert_eq!(other.state(), JobState::Configuring);
+}
+
+#[test]
+fn a_component_is_not_prepared_with_a_qos_that_it_does_not_name() {
+    for (chosen, declined) in [(Some("b"), false), (Some("c"), true), (None, true)] {
+        let mut other = Bench::new(part_with(1, JobSpec { qos: Some("a,b".to_owned()), ..spec() })).0;
+        let own = StartProposal { qos: chosen.map(str::to_owned), ..proposal(OTHER.0, None, &["n1"]) };
+        let message = HetMessage::Prepare { attempt: 1, requeue: true, proposal: Box::new(own) };
+        let said = told(&hears(&mut other, message));
+        assert_eq!(said == [HetMessage::Declined { attempt: 1 }], declined, "{chosen:?}: {said:?}");
+    }
 }
 
 fn end(state: JobState, then: Afterwards) -> HetMessage {

@@ -82,7 +82,7 @@ impl JobCore {
     }
 
     /// The QOS of a start, where the job names several. An error: it names none like that.
-    fn chosen_qos(&self, proposal: &StartProposal) -> Result<Option<ChosenQos>, ()> {
+    pub(super) fn chosen_qos(&self, proposal: &StartProposal) -> Result<Option<ChosenQos>, ()> {
         let Some(of) = self.record.spec.qos.as_ref().filter(|named| are_several(Some(named))) else { return Ok(None) };
         let qos = proposal.qos.as_ref().filter(|qos| choices(of).any(|one| one == *qos)).ok_or(())?;
         Ok(Some(ChosenQos { qos: qos.clone(), of: of.clone() }))

@@ -25,16 +25,29 @@ pub(super) fn no_transition() -> Refusal {
     Refusal::InvalidUpdate("Invalid node state transition".to_owned())
 }
 
-/// A reboot that was not issued is not wanted any more.
-pub(super) fn without_reboot(saved: &mut SavedNode) -> Result<(), Refusal> {
-    let reboot = saved.reboot.filter(|reboot| reboot.issued.is_none()).ok_or_else(no_transition)?;
-    saved.reboot = None;
-    saved.drain &= !reboot.asap;
-    saved.reason = saved.reason.take().filter(|_| saved.is_held_back() || saved.down.is_some());
-    Ok(())
+/// Does an administrator want it? One for a run has a state after it only if an administrator wants it too.
+const fn is_asked_for(reboot: &Reboot) -> bool {
+    reboot.run.is_none() || reboot.next.is_some()
 }
 
 impl NodeCore {
+    /// A reboot that was not issued is not wanted by administrators any more.
+    pub(super) fn cancel_reboot(&self, saved: &mut SavedNode) -> Result<(), Refusal> {
+        let wanted = |reboot: &Reboot| reboot.issued.is_none() && is_asked_for(reboot);
+        let reboot = saved.reboot.filter(wanted).ok_or_else(no_transition)?;
+        saved.reboot = self.reboot_of_run();
+        saved.drain &= !reboot.asap;
+        let stands = saved.is_held_back() || saved.down.is_some();
+        saved.reason = saved.reason.take().filter(|_| stands);
+        Ok(())
+    }
+
+    /// The reboot for a run that waits for it, whatever administrators want.
+    pub(super) fn reboot_of_run(&self) -> Option<Reboot> {
+        let waits = |reboot: &Reboot| self.account.holds().any(|hold| reboot.run == Some(hold.sluid));
+        self.saved.reboot.filter(waits).map(|reboot| Reboot { asap: false, next: None, ..reboot })
+    }
+
     /// Notes that it is to be rebooted.
     pub(super) fn order_reboot(
         &self,
@@ -109,9 +122,15 @@ impl NodeCore {
         saved.boot_id = facts.boot_id.clone().or(saved.boot_id);
         if reboot.run.is_some() {
             saved.rebooted_for = reboot.run;
-            return self.save(saved, out);
+            if !is_asked_for(&reboot) {
+                return self.save(saved, out);
+            }
         }
         match reboot.next {
+            // It cannot be down while the run has it: it is rebooted again after that.
+            Some(AfterReboot::Down) if reboot.run.is_some() => {
+                saved.reboot = Some(Reboot { issued: None, run: None, ..reboot });
+            }
             Some(AfterReboot::Down) => saved.reason = self.reason_and(now, "reboot complete"),
             next => {
                 saved.down = None;
@@ -162,21 +181,32 @@ impl NodeCore {
         if !holds || self.reboots_for(sluid) || self.power().state.must_boot() {
             return;
         }
-        if self.saved.rebooted_for == Some(sluid) {
+        // The run is told that it has lost the node.
+        if self.saved.down.is_some() {
+            return;
+        }
+        // Without a program there is nothing to wait for.
+        if self.saved.rebooted_for == Some(sluid) || !self.site.reboots {
             let (node, address) = (self.name(), self.target());
             return out.push(to_job(job, JobInput::NodeReady { node, sluid, address }));
         }
-        // One that an administrator asked for is done with this.
-        let drain = self.saved.drain && self.saved.reboot.is_none_or(|reboot| !reboot.asap);
-        let reason = self.saved.reason.clone().filter(|_| drain);
-        let reboot = Some(Reboot { asap: false, next: None, issued: None, run: Some(sluid) });
-        self.save(SavedNode { reboot, drain, reason, ..self.saved.clone() }, out);
+        let reboot = match self.saved.reboot.filter(is_asked_for) {
+            // One that an administrator asked for is done with this.
+            Some(asked) => {
+                let next = asked.next.or(Some(AfterReboot::Undrain));
+                Reboot { next, issued: None, run: Some(sluid), ..asked }
+            }
+            None => Reboot { asap: false, next: None, issued: None, run: Some(sluid) },
+        };
+        self.save(SavedNode { reboot: Some(reboot), ..self.saved.clone() }, out);
     }
 
     /// Its run is over before it was told to.
     pub(super) fn forget_reboot_of(&mut self, sluid: Sluid, out: &mut Vec<NodeEffect>) {
         if self.reboots_for(sluid) && self.saved.reboot.is_some_and(|reboot| reboot.issued.is_none()) {
-            self.save(SavedNode { reboot: None, ..self.saved.clone() }, out);
+            // What an administrator wants stays.
+            let reboot = self.saved.reboot.filter(is_asked_for).map(|reboot| Reboot { run: None, ..reboot });
+            self.save(SavedNode { reboot, ..self.saved.clone() }, out);
         }
     }
 }

@@ -151,7 +151,7 @@ fn a_node_is_rebooted_for_a_run_which_begins_when_it_is_back() {
     core.handle(late, NodeInput::Timer(NodeTimer::Silence), &mut Vec::new());
     assert_eq!(core.view().base, NodeBase::Up);
     let out = register(&mut core, LATER, "second");
-    let ready = JobInput::NodeReady { node: core.view().name.clone(), sluid: Sluid(1), address: core.target() };
+    let ready = JobInput::NodeReady { node: core.view().name, sluid: Sluid(1), address: core.target() };
     assert!(told_job(&out).contains(&&ready), "{out:?}");
     assert!(!core.view().flags.reboot_issued && core.view().base == NodeBase::Up);
     // A controller that did not hear of it asks once more, and is told.
@@ -171,6 +171,77 @@ fn a_node_that_does_not_come_back_for_a_run_is_lost_to_it() {
     core.handle(Timestamp::from_secs(1060), NodeInput::Timer(NodeTimer::Reboot), &mut out);
     assert!(matches!(told_job(&out)[..], [JobInput::NodeLost { sluid: Sluid(1), .. }]), "{out:?}");
     assert_eq!((core.view().base, reason(&core).as_str()), (NodeBase::Down, "reboot timed out"));
+}
+
+/// A node that was told to reboot for a run, or that is away and will be told.
+fn rebooting_for_run(issued: bool) -> NodeCore {
+    let mut core = NodeCore::new(NOW, settings(0), rebooting_site(), None, []);
+    register(&mut core, NOW, "first");
+    assert!(reserve(&mut core, true));
+    if !issued {
+        core.handle(NOW, NodeInput::LinkGone { conn: 1 }, &mut Vec::new());
+    }
+    core.handle(NOW, ASKED, &mut Vec::new());
+    assert_eq!(core.view().flags.reboot_issued, issued);
+    core
+}
+
+#[test]
+fn a_run_that_waits_for_a_reboot_gets_it_whatever_an_administrator_wants() {
+    let ready = |out: &[NodeEffect]| told_job(out).iter().any(|input| matches!(input, JobInput::NodeReady { .. }));
+    let mut resumed = rebooting_for_run(true);
+    change(&mut resumed, NodeChange { state: Some(NodeStateChange::Resume), ..NodeChange::default() }).0.unwrap();
+    assert!(resumed.view().flags.reboot_issued);
+    assert!(ready(&register(&mut resumed, LATER, "second")));
+    let mut drained = rebooting_for_run(true);
+    let (state, resume_after) = (Some(NodeStateChange::Drain), Some(ResumeAfter::Secs(10)));
+    change(&mut drained, NodeChange { state, resume_after, ..NodeChange::default() }).0.unwrap();
+    drained.handle(LATER, NodeInput::Timer(NodeTimer::Resume), &mut Vec::new());
+    assert!(drained.view().flags.reboot_issued && !drained.view().flags.drain);
+    assert!(ready(&register(&mut drained, LATER, "second")));
+    let mut waiting = rebooting_for_run(false);
+    assert!(cancel(&mut waiting).is_err(), "none that an administrator asked for");
+    assert!(waiting.view().flags.reboot_requested);
+}
+
+#[test]
+fn a_reboot_that_an_administrator_asked_for_is_done_with_that_for_a_run() {
+    let reboots = |next| {
+        let mut core = NodeCore::new(NOW, settings(0), rebooting_site(), None, []);
+        register(&mut core, NOW, "first");
+        assert!(reserve(&mut core, true));
+        reboot(&mut core, true, next).0.unwrap();
+        let mut out = Vec::new();
+        core.handle(NOW, ASKED, &mut out);
+        assert!(is_told(&out) && core.view().flags.drain, "{out:?}");
+        register(&mut core, LATER, "second");
+        core
+    };
+    let core = reboots(None);
+    assert_eq!((core.view().flags.drain, core.view().reason), (false, None));
+    // One that is to be down after it is rebooted again when the run has left it.
+    let mut core = reboots(Some(AfterReboot::Down));
+    assert!(core.view().flags.reboot_requested && core.view().flags.drain);
+    let mut out = Vec::new();
+    core.handle(LATER, NodeInput::Release { job: JobId(1), sluid: Sluid(1), attempt: None, drain: None }, &mut out);
+    assert!(is_told(&out), "{out:?}");
+}
+
+#[test]
+fn a_node_that_is_down_or_has_no_program_is_not_rebooted_for_a_run() {
+    let mut plain = up();
+    assert!(!reserve(&mut plain, true));
+    let mut out = Vec::new();
+    plain.handle(NOW, ASKED, &mut out);
+    assert!(matches!(told_job(&out)[..], [JobInput::NodeReady { .. }]) && !is_told(&out), "{out:?}");
+    let mut down = NodeCore::new(NOW, settings(0), rebooting_site(), None, []);
+    register(&mut down, NOW, "first");
+    assert!(reserve(&mut down, true));
+    change(&mut down, NodeChange { state: Some(NodeStateChange::Down), ..NodeChange::default() }).0.unwrap();
+    let mut out = Vec::new();
+    down.handle(NOW, ASKED, &mut out);
+    assert!(told_job(&out).is_empty() && !is_told(&out), "{out:?}");
+    assert!(!down.view().flags.reboot_requested);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{
     core::{Link, NOT_RESPONDING, NodeCore, to_job},
     effects::{NodeEffect, NodeErrand},
-    reboot::{no_transition, without_reboot},
+    reboot::no_transition,
 };
 use crate::messages::{
     job::JobInput,
@@ -315,7 +315,7 @@ impl NodeCore {
             Some(NodeStateChange::Resume) => {
                 (saved.drain, saved.fail) = (false, false);
                 saved.down = None;
-                saved.reboot = None;
+                saved.reboot = self.reboot_of_run();
                 saved.resume_at = None;
                 saved.reason = said;
                 // It is eligible at once (power_save.html).
@@ -335,7 +335,7 @@ impl NodeCore {
                 loses_jobs = self.request_power(now, &by, asked, &mut saved)?;
                 saved.reason = said.or(saved.reason);
             }
-            Some(NodeStateChange::CancelReboot) => without_reboot(&mut saved)?,
+            Some(NodeStateChange::CancelReboot) => self.cancel_reboot(&mut saved)?,
             None => saved.reason = said.or(saved.reason),
         }
         if let Some(order) = change.reboot {
@@ -384,8 +384,8 @@ impl NodeCore {
             return self.await_resume(out);
         }
         tracing::info!(node = self.settings.name, "node.is_back_in_service_as_was_asked_for");
-        let (drain, fail, down) = (false, false, None);
-        let saved = SavedNode { drain, fail, down, reboot: None, resume_at: None, reason: None, ..self.saved.clone() };
+        let (drain, fail, down, reboot) = (false, false, None, self.reboot_of_run());
+        let saved = SavedNode { drain, fail, down, reboot, resume_at: None, reason: None, ..self.saved.clone() };
         self.idle_from = now;
         self.heard(now);
         self.save(saved, out);

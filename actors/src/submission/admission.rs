@@ -206,7 +206,8 @@ impl Rules<'_> {
                 self.fill_gres(&mut spec)?;
             }
         }
-        if purpose.asks(&spec, |spec| &spec.licenses) {
+        let asks_for_licenses = purpose.asks(&spec, |spec| &spec.licenses);
+        if asks_for_licenses {
             spec.licenses = check_licenses(spec.licenses.take(), self.config, self.licenses)?;
         }
         if purpose.asks(&spec, |spec| &spec.dependencies) {
@@ -230,7 +231,9 @@ impl Rules<'_> {
             Some(change) if !anew => change.record.resolved.clone(),
             _ => self.resolved(&mut spec, &partitions, purpose)?,
         };
-        if let Some(first) = partitions.first() {
+        if (anew || asks_for_licenses)
+            && let Some(first) = partitions.first()
+        {
             resolved.billing = self.billing(&resolved, &spec, first);
         }
         resolved.association = association;

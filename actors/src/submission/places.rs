@@ -163,7 +163,8 @@ impl Rules<'_> {
         Ok(())
     }
 
-    /// `EnforcePartLimits`: a job beyond its partitions' limits is refused rather than left to wait.
+    /// `EnforcePartLimits`: a job beyond its partitions' limits with each of the QOS that it names is refused rather than left to
+    /// wait.
     pub(super) fn enforce_limits(
         &self,
         spec: &JobSpec,
@@ -173,13 +174,22 @@ impl Rules<'_> {
         let extent =
             Extent { time_limit: spec.time_limit, min_nodes: resolved.min_nodes, max_nodes: resolved.max_nodes };
         let limits = self.accounting.enforces(EnforceWord::Limits);
-        let named = || each_qos(spec).flatten().filter(|_| limits).filter_map(|name| self.accounting.table.qos(name));
-        let facts = |partition: &Arc<PartitionView>| {
-            let mut facts = partition_facts(partition, self.feasibility.view().nodes.len());
-            named().for_each(|qos| lift(&qos.record, &mut facts));
-            facts
-        };
-        extent.enforce(self.config.enforce_part_limits, partitions, &facts)
+        let mut last = Ok(());
+        for name in each_qos(spec) {
+            let qos = name.filter(|_| limits).and_then(|name| self.accounting.table.qos(name));
+            let facts = |partition: &Arc<PartitionView>| {
+                let mut facts = partition_facts(partition, self.feasibility.view().nodes.len());
+                if let Some(qos) = qos {
+                    lift(&qos.record, &mut facts);
+                }
+                facts
+            };
+            last = extent.enforce(self.config.enforce_part_limits, partitions, &facts);
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
     }
 }
 

@@ -73,6 +73,10 @@ pub struct Seen {
     pub others: BTreeSet<TriggerEvent>,
     /// Counts how often the configuration was read.
     pub configurations: u64,
+    /// Users who set triggers and whose names are not known yet.
+    pub unknown: BTreeSet<u32>,
+    /// It happened before the triggers with this number and greater ones were set; `None`: after all were.
+    pub before: Option<u32>,
 }
 
 /// Errands of the owner of triggers.
@@ -82,6 +86,10 @@ pub enum TriggerErrand {
     Look {
         /// To these jobs.
         jobs: BTreeSet<JobId>,
+        /// Whether the names of these users are known.
+        owners: BTreeSet<u32>,
+        /// For triggers with smaller numbers only.
+        before: u32,
     },
     /// Run a program.
     Run {
@@ -135,7 +143,8 @@ impl TriggersCore {
             return Err(Refusal::TriggerExists);
         }
         let full = |limit| Err(Refusal::Full { limit, after: INTERVAL });
-        if self.known.len() >= MOST {
+        // Of SlurmUser only that user's own are counted.
+        if most < MOST && self.known.len() >= MOST {
             return full(format!("there are {MOST} triggers"));
         }
         if self.known.values().filter(|known| known.uid == uid).count() >= most {
@@ -145,6 +154,8 @@ impl TriggersCore {
         let id = self.last;
         tracing::info!(trigger = id, uid, events = ?request.events, program = request.program, "trigger.set");
         self.save(id, Some(Trigger { id, uid, request, due: None }), out);
+        // What happened until now is not what it waits for.
+        self.look(id, out);
         Ok(())
     }
 
@@ -166,18 +177,22 @@ impl TriggersCore {
         Ok(())
     }
 
-    fn look(&self, out: &mut Out<Self>) {
+    /// `before`: what happened is for triggers with smaller numbers.
+    fn look(&self, before: u32, out: &mut Out<Self>) {
         let job = |trigger: &Trigger| match trigger.request.about {
             TriggerAbout::Job(job) => Some(job),
             _ => None,
         };
-        out.push(Effect::Do(TriggerErrand::Look { jobs: self.known.values().filter_map(job).collect() }));
+        let jobs = self.known.values().filter_map(job).collect();
+        let owners = self.known.values().map(|trigger| trigger.uid).collect();
+        out.push(Effect::Do(TriggerErrand::Look { jobs, owners, before }));
     }
 
     fn seen(&mut self, now: Timestamp, seen: &Seen, out: &mut Out<Self>) {
         self.note_idle(now, seen);
         let read_again = self.configurations.replace(seen.configurations).is_some_and(|c| c != seen.configurations);
-        let all: Vec<Trigger> = self.known.values().filter(|trigger| trigger.due.is_none()).cloned().collect();
+        let waits = |trigger: &&Trigger| trigger.due.is_none() && seen.before.is_none_or(|before| trigger.id < before);
+        let all: Vec<Trigger> = self.known.values().filter(waits).cloned().collect();
         for trigger in all {
             let has = |event| trigger.request.events.contains(&event);
             let of_cluster =
@@ -195,14 +210,15 @@ impl TriggersCore {
                 self.save(trigger.id, Some(Trigger { due, ..trigger }), out);
             }
         }
-        self.run_due(now, out);
+        self.run_due(now, &seen.unknown, out);
         out.push(Effect::SetTimer { timer: TriggerTimer, at: now.plus(INTERVAL) });
     }
 
-    /// Runs what is due. A trigger that does not stay is removed before.
-    fn run_due(&mut self, now: Timestamp, out: &mut Out<Self>) {
-        let due: Vec<Trigger> =
-            self.known.values().filter(|t| t.due.as_ref().is_some_and(|d| d.at <= now)).cloned().collect();
+    /// Runs what is due. A trigger that does not stay is removed before. One of a user whose name is not known yet stays due: its
+    /// program could not run.
+    fn run_due(&mut self, now: Timestamp, unknown: &BTreeSet<u32>, out: &mut Out<Self>) {
+        let runs = |t: &&Trigger| t.due.as_ref().is_some_and(|d| d.at <= now) && !unknown.contains(&t.uid);
+        let due: Vec<Trigger> = self.known.values().filter(runs).cloned().collect();
         for trigger in due {
             let Some(Due { argument, .. }) = trigger.due.clone() else { continue };
             let (id, uid, program) = (trigger.id, trigger.uid, trigger.request.program.clone());
@@ -294,7 +310,7 @@ impl Owner for TriggersCore {
 
     fn handle(&mut self, now: Timestamp, _: &mut dyn FreshIds, input: TriggerInput, out: &mut Out<Self>) {
         match input {
-            TriggerInput::Begun => self.look(out),
+            TriggerInput::Begun | TriggerInput::Tick => self.look(self.last.saturating_add(1), out),
             TriggerInput::Asked { request, ask } => {
                 let answer = match ask {
                     TriggerAsk::Set { uid, most, request } => self.set(uid, most, request, out),
@@ -302,7 +318,6 @@ impl Owner for TriggersCore {
                 };
                 out.push(Effect::Answer { request, answer });
             }
-            TriggerInput::Tick => self.look(out),
             TriggerInput::Seen(seen) => self.seen(now, &seen, out),
         }
     }

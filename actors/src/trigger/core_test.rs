@@ -16,7 +16,7 @@ use garrick_model::{
     state::{JobState, NodeFlags, NodePower},
     testing,
     time::Timestamp,
-    trigger::{TriggerAbout, TriggerEvent, TriggerRequest, TriggerSelector},
+    trigger::{MOST, TriggerAbout, TriggerEvent, TriggerRequest, TriggerSelector},
     view::NodeView,
 };
 use std::{
@@ -197,6 +197,44 @@ fn a_program_runs_as_who_set_the_trigger_and_a_user_has_so_many() {
     let argument = "n1".to_owned();
     let run = Effect::Do(TriggerErrand::Run { uid: 9, program: "/bin/x".to_owned(), argument });
     assert!(out.contains(&run), "{out:?}");
+}
+
+#[test]
+fn users_triggers_leave_room_for_those_of_slurm_user() {
+    let mut rig = Rig::new();
+    let set = |rig: &mut Rig, uid, most, program: String| {
+        let request = TriggerRequest { program, ..on(&[TriggerEvent::Fail], ANY) };
+        rig.ask(TriggerAsk::Set { uid, most, request })
+    };
+    for n in 0..u32::try_from(MOST).unwrap() {
+        set(&mut rig, 1000 + n, 1, "/bin/x".to_owned()).unwrap();
+    }
+    assert!(matches!(set(&mut rig, 9, 1, "/bin/x".to_owned()), Err(Refusal::Full { .. })));
+    assert_eq!(set(&mut rig, 7, MOST, "/bin/y".to_owned()), Ok(()));
+}
+
+#[test]
+fn what_happened_before_a_trigger_was_set_does_not_run_it() {
+    let mut rig = Rig::new();
+    rig.set(on(&[TriggerEvent::Down], ANY)).unwrap();
+    let request = TriggerRequest { program: "/bin/y".to_owned(), ..on(&[TriggerEvent::Down], ANY) };
+    let out = rig.handle(TriggerInput::Asked { request: 1, ask: TriggerAsk::Set { uid: 7, most: 100, request } });
+    let look = out.iter().position(|e| matches!(e, Effect::Do(TriggerErrand::Look { before: 2, .. }))).unwrap();
+    assert!(matches!(out[look + 1..], [Effect::Answer { answer: Ok(()), .. }]), "it looks before it answers: {out:?}");
+    let before = Seen { before: Some(2), ..nodes(&[("n1", TriggerEvent::Down)]) };
+    assert_eq!(rig.look(before), ran("n1"));
+    assert_eq!(rig.look(nodes(&[("n2", TriggerEvent::Down)])), [("/bin/y".to_owned(), "n2".to_owned())]);
+}
+
+#[test]
+fn a_trigger_stays_due_until_its_users_name_is_known() {
+    let mut rig = Rig::new();
+    rig.set(on(&[TriggerEvent::Down], ANY)).unwrap();
+    let unknown = |seen| Seen { unknown: [7].into(), ..seen };
+    assert_eq!(rig.look(unknown(nodes(&[("n1", TriggerEvent::Down)]))), []);
+    assert_eq!(rig.look(unknown(Seen::default())), []);
+    assert_eq!(rig.look(Seen::default()), ran("n1"));
+    assert_eq!(rig.look(Seen::default()), [], "it is gone");
 }
 
 #[test]

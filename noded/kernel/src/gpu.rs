@@ -3,9 +3,10 @@
 //! (MIG). It sets clocks of GPUs too.
 
 use crate::gpu_freq::{Clocks, GpuClocks};
+use garrick_model::{config::GresDevice, gres::GPU};
 use libc::{c_int, c_uint, c_ulonglong, c_void};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
-use std::{collections::BTreeMap, ptr::null_mut};
+use std::{collections::BTreeMap, path::PathBuf, ptr::null_mut};
 
 /// The file that is loaded: every driver has this name.
 const FILE: &str = "libnvidia-ml.so.1";
@@ -94,6 +95,14 @@ pub fn by_process(counters: &impl GpuCounters) -> Result<GpuUses, GpuError> {
         }
     }
     Ok(uses)
+}
+
+/// The GPUs among a node's devices that have a file `/dev/nvidiaN`, each with that number, which is not its own where others come
+/// first or some are left out.
+pub fn minors(devices: &[GresDevice]) -> Vec<(u32, u32)> {
+    let number = |file: &PathBuf| file.to_str()?.strip_prefix("/dev/nvidia")?.parse().ok();
+    let gpus = devices.iter().filter(|device| device.name == GPU);
+    gpus.flat_map(|gpu| gpu.files.iter().filter_map(number).map(|minor| (gpu.number, minor))).collect()
 }
 
 /// `nvmlProcessInfo_t`.
@@ -312,6 +321,23 @@ mod tests {
         let uses = by_process(&Two).unwrap();
         let of = |memory, percent| GpuUse { memory, percent };
         assert_eq!(uses, [(7, of(120, 100)), (8, of(5, 0)), (9, of(0, 30))].into());
+    }
+
+    #[test]
+    fn gpus_are_known_by_the_numbers_of_their_files() {
+        let device = |name: &str, number, files: &[&str]| GresDevice {
+            name: name.to_owned(),
+            number,
+            files: files.iter().map(PathBuf::from).collect(),
+        };
+        // File=/dev/nvidia[2-3], and one that no driver of NVIDIA's has.
+        let devices = [
+            device(GPU, 0, &["/dev/nvidia2"]),
+            device(GPU, 1, &["/dev/nvidiactl", "/dev/nvidia3"]),
+            device(GPU, 2, &["/dev/dri/card0"]),
+            device("nic", 0, &["/dev/nvidia0"]),
+        ];
+        assert_eq!(minors(&devices), [(0, 2), (1, 3)]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::{
 };
 use axum::http::{HeaderMap, header};
 use garrick_actors::submission::users::UserDirectory as _;
+use garrick_kernel::users;
 use garrick_model::{
     config::Config,
     messages::command::{Caller, CommandRequest},
@@ -17,8 +18,9 @@ use garrick_transport::Sparing;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, errors::ErrorKind};
 use serde::{Deserialize, Serialize};
 use std::{
-    io,
-    os::unix::fs::MetadataExt as _,
+    fs::File,
+    io::{self, Read as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -72,14 +74,29 @@ fn cluster_key(config: &Config) -> Result<Vec<u8>, TokenError> {
     if !config.auth.jwt {
         return Err(TokenError::Off);
     }
-    let path = config.auth.key(&config.state_save_location);
-    let failed = |cause| TokenError::Key { path: path.clone(), cause };
-    let bad = |what: String| Err(TokenError::BadKey { path: path.clone(), what });
-    let mode = std::fs::metadata(&path).map_err(failed)?.mode();
-    if mode & 0o077 != 0 {
-        return bad(format!("its mode is {:o}: others than its owner can reach it, chmod 600 it", mode & 0o777));
+    read_key(&config.auth.key(&config.state_save_location))
+}
+
+/// Reads a key: a regular file of root or of this process's user that nobody else can reach.
+fn read_key(path: &Path) -> Result<Vec<u8>, TokenError> {
+    let failed = |cause| TokenError::Key { path: path.to_owned(), cause };
+    let bad = |what: String| Err(TokenError::BadKey { path: path.to_owned(), what });
+    // A FIFO must not make it wait.
+    let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+    let mut file = opened.map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    if !found.is_file() {
+        return bad("it is not a regular file".to_owned());
     }
-    let key = std::fs::read(&path).map_err(failed)?;
+    let own = users::effective_uid();
+    if found.uid() != 0 && found.uid() != own {
+        return bad(format!("it belongs to uid {}: chown it to uid {own}", found.uid()));
+    }
+    if found.mode() & 0o077 != 0 {
+        return bad(format!("its mode is {:o}: others than its owner can reach it, chmod 600 it", found.mode() & 0o777));
+    }
+    let mut key = Vec::new();
+    file.read_to_end(&mut key).map_err(failed)?;
     match key.len() < SHORTEST_KEY {
         true => bad(format!("it has {} bytes, and {SHORTEST_KEY} are needed", key.len())),
         false => Ok(key),
@@ -143,8 +160,8 @@ fn token(headers: &HeaderMap) -> Option<&str> {
 /// The user whom a token names. `X-SLURM-USER-NAME` must be the same where it is given.
 pub fn user_of(headers: &HeaderMap, key: Option<&Path>) -> Result<String, Refused> {
     let (Some(token), Some(file)) = (token(headers), key) else { return Err(Refused::NoCredential) };
-    let key = std::fs::read(file).map_err(|error| {
-        tracing::error!(file = %file.display(), %error, "the key of tokens");
+    let key = read_key(file).map_err(|error| {
+        tracing::error!(%error, "the key of tokens");
         Refused::NoCredential
     })?;
     let user = claims(token, &key).map(|claims| claims.sun).map_err(|error| match error.kind() {
@@ -162,6 +179,7 @@ mod tests {
     use garrick_kernel::scratch::Scratch;
     use garrick_model::time::Timestamp;
     use serde_json::json;
+    use std::os::unix::fs::PermissionsExt as _;
 
     fn signed(user: &str, secs: i64, key: &[u8]) -> String {
         let claims = json!({ "sun": user, "exp": Timestamp::now().secs() + secs });
@@ -172,11 +190,35 @@ mod tests {
         all.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
+    fn write_key(file: &Path, key: &[u8], mode: u32) {
+        std::fs::write(file, key).unwrap();
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_key_is_a_file_of_this_user_that_no_other_can_reach() {
+        let folder = Scratch::new("token-keys");
+        let file = folder.path().join("jwt.key");
+        let why = |file: &Path| read_key(file).unwrap_err().to_string();
+        write_key(&file, b"a secret of the site", 0o600);
+        assert_eq!(read_key(&file).unwrap(), b"a secret of the site");
+        for mode in [0o640, 0o604, 0o620] {
+            write_key(&file, b"a secret of the site", mode);
+            assert!(why(&file).contains(&format!("its mode is {mode:o}")), "{}", why(&file));
+        }
+        write_key(&file, b"a short one", 0o600);
+        assert!(why(&file).contains("it has 11 bytes"), "{}", why(&file));
+        let fifo = folder.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(why(&fifo).contains("not a regular file"), "{}", why(&fifo));
+        assert!(matches!(read_key(&folder.path().join("none")), Err(TokenError::Key { .. })));
+    }
+
     #[test]
     fn a_token_names_its_user_while_it_holds() {
         let folder = Scratch::new("tokens");
         let file = folder.path().join("jwt.key");
-        std::fs::write(&file, b"a secret of the site").unwrap();
+        write_key(&file, b"a secret of the site", 0o600);
         let user = |headers: &HeaderMap| user_of(headers, Some(&file));
         let good = signed("alice", 60, b"a secret of the site");
         let bearer = format!("Bearer {good}");

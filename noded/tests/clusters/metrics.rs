@@ -9,6 +9,7 @@ use std::{
     fs::{self, File},
     io::Write as _,
     net::TcpStream,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
 };
@@ -203,6 +204,8 @@ fn metrics_are_for_whom_the_site_names() {
     c.sh("garrick down").ok();
     let key = c.work.join("jwt.key");
     fs::write(&key, b"the secret of this site").unwrap();
+    let set_mode = |mode| fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(0o600);
     let path = c.conf_folder().join("slurm.conf");
     let own = fs::read_to_string(&path).unwrap();
     let lines = own.lines().filter(|line| !line.starts_with("SlurmctldPort="));
@@ -225,6 +228,10 @@ fn metrics_are_for_whom_the_site_names() {
     assert_eq!(status(&token("root", 60)), 200);
     assert_eq!(status(&token("bob", 60)), 403, "another user");
     assert_eq!(status(&token("alice", -60)), 401, "it has run out");
+    set_mode(0o644);
+    assert_eq!(status(&token("alice", 60)), 401, "a key that all can read is none");
+    set_mode(0o600);
+    assert_eq!(status(&token("alice", 60)), 200);
     let reads = |lines: &str, expected: u16| {
         conf(lines);
         c.sh("scontrol reconfigure").ok();

@@ -74,6 +74,7 @@ async fn every_message_leaves_a_record_with_its_outcome() {
         a.try_send(panics()).unwrap();
         a.try_send(act("Stop", |_, cx| cx.stop())).unwrap();
         a.try_send(act("Waiting", |_, _| ())).unwrap();
+        a.try_send(act("Untraced", |_, _| ())).unwrap();
         lines.until("a stopped").await;
         let records = of(&system, "/a");
         let outcomes: Vec<(&str, String)> =

@@ -264,7 +264,8 @@ pub fn ask(door: &str, asked: &str) -> Fallible<()> {
             let (mut rows, mut after) = (0, None);
             loop {
                 client.send(&AccountsRequest::Jobs { filter: filter.clone(), steps, after })?;
-                let AccountsReply::Jobs { jobs, next, .. } = client.recv()? else { return Err("no rows".into()) };
+                let reply: AccountsReply = client.recv()?;
+                let AccountsReply::Jobs { jobs, next, .. } = reply else { return Err(format!("{reply:?}").into()) };
                 // A job whose steps did not fit into a page comes again with the rest of them.
                 let begun = next.as_ref().is_some_and(|next| next.step.is_some());
                 rows += jobs.len() + jobs.iter().map(|job| job.steps.len()).sum::<usize>() - usize::from(begun);
@@ -278,7 +279,8 @@ pub fn ask(door: &str, asked: &str) -> Fallible<()> {
             let (mut used, mut waited, mut after) = (0, 0, None);
             loop {
                 client.send(&AccountsRequest::Usage { question: question.clone(), after })?;
-                let AccountsReply::Usage { rows, more, .. } = client.recv()? else { return Err("no sums".into()) };
+                let reply: AccountsReply = client.recv()?;
+                let AccountsReply::Usage { rows, more, .. } = reply else { return Err(format!("{reply:?}").into()) };
                 used += rows.iter().map(|row| row.sum.of(CPU)).sum::<u64>();
                 waited += rows.iter().map(|row| row.sum.waited(CPU)).sum::<u64>();
                 after = rows.last().map(|last| Box::new(last.key.clone()));

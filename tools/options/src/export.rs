@@ -8,7 +8,8 @@
 //! | `NAME,NAME=value,...` | as `NIL`, and these |
 //! | `ALL,NAME=value,...` | everything, and these over it |
 //!
-//! A job never inherits the identity of the job or step from which it was submitted.
+//! A job never inherits the identity of the job or step from which it was submitted. A user's token (`SLURM_JWT`) never travels: it
+//! would be kept with the job, and commands in the job would fail once it has run out.
 
 use super::typed::OptionError;
 use garrick_model::{env_vars, spec::EnvEntry};
@@ -134,6 +135,7 @@ pub fn from_file(text: &[u8]) -> Result<Vec<EnvEntry>, OptionError> {
 fn entries(variables: BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<EnvEntry> {
     variables
         .into_iter()
+        .filter(|(name, _)| name.as_slice() != env_vars::SLURM_JWT.as_bytes())
         .map(|(mut entry, value)| {
             entry.reserve_exact(1 + value.len());
             entry.push(b'=');
@@ -238,6 +240,18 @@ mod tests {
     #[test]
     fn a_step_keeps_its_jobs_variables() {
         assert_eq!(made(None, For::Step).len(), USER.len());
+    }
+
+    #[test]
+    fn a_token_never_travels() {
+        let variables = || [("A", "b"), ("SLURM_JWT", "x.y.z")].map(|(n, v)| (OsString::from(n), OsString::from(v))).into_iter();
+        let has_token = |entries: Vec<EnvEntry>| entries.into_iter().any(|e| e.into_vec().starts_with(b"SLURM_JWT="));
+        for whose in [For::Job, For::Step] {
+            for export in [None, Some("ALL"), Some("NONE"), Some("NIL"), Some("SLURM_JWT"), Some("A,SLURM_JWT=x")] {
+                assert!(!has_token(environment(export, variables(), whose).unwrap()), "{export:?} {whose:?}");
+            }
+        }
+        assert!(!has_token(from_file(b"A=1\0SLURM_JWT=x.y.z\0").unwrap()));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use garrick_asking::{
     runs::{self, NoRun},
 };
 use garrick_model::{
+    entities::qos::names_qos,
     job_query::JobQuery,
     messages::command::{CancelRequest, CommandReply, CommandRequest, JobChange, JobSelector},
     refusal::Refusal,
@@ -125,7 +126,7 @@ impl Filter {
             && same(&self.name, Some(&job.spec.name))
             && self.partition.as_ref().is_none_or(|p| job.partitions.contains(p))
             && same(&self.account, job.spec.account.as_deref())
-            && same(&self.qos, job.spec.qos.as_deref())
+            && self.qos.as_ref().is_none_or(|asked| names_qos(job.spec.qos.as_deref(), asked))
             && self.reservation.as_ref().is_none_or(|name| job.spec.reservations.contains(name))
             && same(&self.wckey, job.spec.wckey.as_deref())
             && (self.states.is_empty() || self.states.contains(&job.state))
@@ -484,6 +485,10 @@ fn refused(refusal: &Refusal) -> i32 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use garrick_model::{
+        spec::JobSpec,
+        testing::{job, spec},
+    };
 
     fn read_words(words: &str) -> Result<Request, Wrong> {
         let args: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
@@ -515,6 +520,17 @@ mod tests {
         assert!(both.pending_only && both.filter.chooses());
         let error = "--state: of steps only those that wait (PENDING) can be chosen";
         assert_eq!(read_words("-t R 5609.3").unwrap_err(), error.into());
+    }
+
+    #[test]
+    fn a_job_is_found_by_each_qos_that_it_names() {
+        let names = |qos: &str| JobSpec { qos: Some(qos.to_owned()), ..spec() };
+        let found = |asked: &str, qos: &str| {
+            let request = read_words(&format!("-q {asked}")).unwrap();
+            request.filter.takes(&job(1, names(qos)))
+        };
+        assert!(found("low", "high,low") && found("high", "high,low") && found("low", "low"));
+        assert!(!found("normal", "high,low") && !found("low", "lower,high"));
     }
 
     #[test]

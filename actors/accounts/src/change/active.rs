@@ -5,6 +5,7 @@ use crate::row::JobRow;
 use garrick_model::entities::{
     Entities,
     association::{AssocId, Association},
+    qos::choices,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -76,7 +77,8 @@ impl<'e> Removed<'e> {
         let own = self.entities.association(cluster, &account, &user, partition.map(String::as_str));
         let default = || self.entities.effective(own?.id).default_qos;
         let qos = row.qos.as_deref().map(str::to_lowercase).or_else(default).unwrap_or_default();
-        let is_used = own.is_some_and(|own| self.associations.contains(&own.id)) || self.qos.contains(qos.as_str());
+        let names_it = || choices(&qos).any(|name| self.qos.contains(name));
+        let is_used = own.is_some_and(|own| self.associations.contains(&own.id)) || names_it();
         is_used.then(|| ActiveJob {
             job: row.job.0,
             cluster: cluster.to_owned(),

@@ -9,7 +9,7 @@ use crate::{
         select,
     },
     rules::{
-        accounting::{Kind, reserves_nothing},
+        accounting::reserves_nothing,
         arrays::{NextTask, PendingTasks},
         het::Trial,
         preempt::Fees,
@@ -22,7 +22,6 @@ use crate::{
     },
 };
 use garrick_model::{
-    entities::reasons::is_of_accounting,
     ids::JobId,
     state::{JobState, Reason},
     view::AllocatedNode,
@@ -202,9 +201,6 @@ impl<'a> Pass<'a> {
     pub(super) fn decline(&mut self, job: JobId, reason: Reason) {
         if let Some(ledger) = &mut self.ledger {
             ledger.declines(&reason);
-            if is_of_accounting(&reason) {
-                ledger.is_over_limits(|job, partition| Kind::of(self.view, job, partition));
-            }
         }
         match self.reasons.get(&job) {
             Some(known) if weight_of(known) >= weight_of(&reason) => {}

@@ -14,7 +14,7 @@ use crate::{
         reasons::{waits_for_room, weight_of},
         reservations,
     },
-    snapshot::{facts::Backfill, qos::with_each, request::Request},
+    snapshot::{facts::Backfill, request::Request},
 };
 use garrick_model::{spec::Sharing, state::Reason, time::Timestamp, view::JobView};
 use std::{cmp::Reverse, sync::Arc};
@@ -216,28 +216,21 @@ impl Pass<'_> {
     fn try_member(&mut self, job: &Arc<JobView>) -> Result<(), Reason> {
         let kept = |pass: &Self| pass.plan.reservations.len() + pass.plan.kept_for_preempting.len();
         let before = kept(self);
-        let mut why = None;
+        let mut why: Option<Reason> = None;
         for name in &job.partitions {
             let Some((place, _)) = self.view.partition(name) else { continue };
-            for job in with_each(job) {
-                let viewers = match reservations::gate(self.view, &job, name, self.now) {
-                    Ok(viewers) => viewers,
-                    Err(reason) => {
-                        why.get_or_insert(reason);
-                        continue;
-                    }
-                };
-                for viewer in viewers {
-                    match self.consider(&job, place, viewer) {
-                        Ok(()) => return Ok(()),
-                        Err(reason) if kept(self) > before => return Err(reason),
-                        Err(reason) => {
-                            if why.as_ref().is_none_or(|known| weight_of(known) < weight_of(&reason)) {
-                                why = Some(reason);
-                            }
-                        }
-                    }
+            let tried = self.try_each_qos(job, place, |pass, reason| {
+                let keeps = kept(pass) > before;
+                if keeps || why.as_ref().is_none_or(|known| weight_of(known) < weight_of(&reason)) {
+                    why = Some(reason);
                 }
+                keeps
+            });
+            if tried == Tried::Starts {
+                return Ok(());
+            }
+            if kept(self) > before {
+                break;
             }
         }
         Err(why.unwrap_or(Reason::Resources))

@@ -80,7 +80,7 @@ pub(crate) struct Ledger {
     /// Arrays that run as many tasks as their limit allows.
     limited: BTreeSet<Key>,
     /// Jobs that are over limits of accounting, and those of each kind.
-    over_limits: FxHashMap<Key, Arc<Kind>>,
+    over_limits: FxHashMap<Key, (Arc<Kind>, Reason)>,
     kinds: FxHashMap<Arc<Kind>, BTreeSet<Key>>,
     /// Number of components of heterogeneous jobs.
     components: usize,
@@ -207,14 +207,14 @@ impl Ledger {
         }
     }
 
-    /// Notes that the job is over a limit of accounting.
-    pub(crate) fn is_over_limits(&mut self, kind: impl FnOnce(&JobView, usize) -> Kind) {
+    /// Notes that the job is over that limit of accounting.
+    pub(crate) fn is_over_limits(&mut self, limit: Reason, kind: impl FnOnce(&JobView, usize) -> Kind) {
         let Some(key) = self.current else { return };
         let Some(row) = self.rows.get(&key) else { return };
         let kind = Arc::new(kind(&row.job, key.partition));
         let kind = self.kinds.get_key_value(&kind).map_or(kind, |(known, _)| Arc::clone(known));
         self.kinds.entry(Arc::clone(&kind)).or_default().insert(key);
-        self.over_limits.insert(key, kind);
+        self.over_limits.insert(key, (kind, limit));
     }
 
     /// The row of a job in a partition.
@@ -265,7 +265,12 @@ impl Ledger {
 
     /// The kind of a job that is over limits of accounting.
     pub fn kind_over_limits(&self, key: Key) -> Option<Arc<Kind>> {
-        self.over_limits.get(&key).map(Arc::clone)
+        self.over_limits.get(&key).map(|(kind, _)| Arc::clone(kind))
+    }
+
+    /// The limit of accounting that a job is over.
+    pub fn limit_of(&self, key: Key) -> Option<&Reason> {
+        self.over_limits.get(&key).map(|(_, limit)| limit)
     }
 
     /// The first of that kind behind this one that is over limits of accounting.
@@ -360,7 +365,7 @@ impl Ledger {
         self.unlooked.remove(&key);
         self.started.remove(&key);
         self.limited.remove(&key);
-        if let Some(kind) = self.over_limits.remove(&key)
+        if let Some((kind, _)) = self.over_limits.remove(&key)
             && let Some(keys) = self.kinds.get_mut(&kind)
         {
             keys.remove(&key);

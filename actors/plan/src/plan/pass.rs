@@ -11,8 +11,16 @@ use crate::{
     proposals::StartProposal,
     room::{horizon::Horizon, machine::Machine, reservations::seen, reserved::Promise, space::Space},
     rules::{
-        accounting::Counted, arrays::Starts, backfill::Queue, bounds::Bounded, features::Features, het::Trial,
-        preempt::Preemption, reservations, resume, whole::Patience,
+        accounting::{Counted, Kind},
+        arrays::Starts,
+        backfill::Queue,
+        bounds::Bounded,
+        features::Features,
+        het::Trial,
+        limits,
+        preempt::Preemption,
+        reservations, resume,
+        whole::Patience,
     },
     snapshot::{
         constraint::Wish,
@@ -24,7 +32,7 @@ use crate::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    entities::reasons::is_of_accounting,
+    entities::{qos::are_several, reasons::is_of_accounting},
     ids::JobId,
     spec_text::licenses::Licenses,
     state::Reason,
@@ -42,6 +50,17 @@ use std::{
 fn is_of_qos(reason: &Reason) -> bool {
     use Reason::{PartitionNodeLimit, PartitionTimeLimit, QosNotAllowed};
     is_of_accounting(reason) || matches!(reason, QosNotAllowed | PartitionTimeLimit | PartitionNodeLimit)
+}
+
+/// What came of trying a job with the QOS that it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tried {
+    /// It starts.
+    Starts,
+    /// Something other than its QOS keeps it waiting.
+    Waits,
+    /// A rule keeps it from starting with each of its QOS.
+    Barred,
 }
 
 /// A pass in progress.
@@ -218,36 +237,73 @@ impl<'a> Pass<'a> {
             // It is considered with its leader.
             Some(_) => return,
         }
-        // One that a rule of its QOS keeps from starting may start with the next one that it names.
-        for job in with_each(job) {
-            if !self.try_with_qos(key, &job) {
-                break;
+        let mut limit = None;
+        let tried = self.try_each_qos(job, key.partition, |pass, reason| {
+            if is_of_accounting(&reason) {
+                limit = Some(reason.clone());
             }
+            pass.decline(job.id, reason);
+            false
+        });
+        // If one of several QOS lets it wait for resources, the others would get the same ones.
+        let is_over = match tried {
+            Tried::Starts => false,
+            Tried::Waits => !are_several(job.spec.qos.as_deref()),
+            Tried::Barred => true,
+        };
+        if let (Some(ledger), Some(limit), true) = (&mut self.ledger, limit, is_over) {
+            ledger.is_over_limits(limit, |job, partition| Kind::of(self.view, job, partition));
         }
     }
 
-    /// Tries one job in one of its partitions with one of the QOS that it names. True: another QOS may help.
-    fn try_with_qos(&mut self, key: Key, job: &JobView) -> bool {
-        let partition = &self.view.partitions[key.partition].name;
-        match reservations::gate(self.view, job, partition, self.now) {
-            Err(reason) => {
-                self.decline(job.id, reason);
-                true
-            }
-            Ok(viewers) => {
-                let mut may_help = true;
-                for viewer in viewers {
-                    match self.consider(job, key.partition, viewer) {
-                        Ok(()) => return false,
-                        Err(reason) => {
-                            may_help &= is_of_qos(&reason);
-                            self.decline(job.id, reason);
-                        }
+    /// Tries one job in one of its partitions with the QOS that it names, one after the other: one that a rule of its QOS keeps from
+    /// starting may start with the next one. `declined` is told each reason; if it returns true, nothing else is tried.
+    pub(super) fn try_each_qos(
+        &mut self,
+        job: &JobView,
+        place: usize,
+        mut declined: impl FnMut(&mut Self, Reason) -> bool,
+    ) -> Tried {
+        let view = self.view;
+        let partition = &view.partitions[place].name;
+        for job in with_each(job) {
+            let viewers = match reservations::gate(view, &job, partition, self.now) {
+                Ok(viewers) => viewers,
+                Err(reason) => {
+                    if declined(self, reason) {
+                        return Tried::Waits;
                     }
+                    continue;
                 }
-                may_help
+            };
+            let mut may_help = true;
+            for viewer in viewers {
+                let Err(reason) = self.consider(&job, place, viewer) else { return Tried::Starts };
+                may_help &= is_of_qos(&reason);
+                if declined(self, reason) {
+                    return Tried::Waits;
+                }
+            }
+            if !may_help {
+                return Tried::Waits;
             }
         }
+        Tried::Barred
+    }
+
+    /// The limit of accounting that the job is over with each QOS that may do otherwise, before resources are searched: that of the
+    /// last one. `None`: there is none.
+    pub(super) fn limit_of(&self, key: Key, job: &JobView) -> Option<Reason> {
+        let partition = &self.view.partitions[key.partition];
+        let mut limit = None;
+        for job in with_each(job) {
+            let is_barred = reservations::gate(self.view, &job, &partition.name, self.now).is_err()
+                || limits::gate(self.view, &job, partition).is_err();
+            if !is_barred {
+                limit = Some(self.counted.gate(self.view, &job, partition).err()?);
+            }
+        }
+        limit
     }
 
     pub(crate) fn is_full(&mut self) -> bool {

@@ -62,23 +62,6 @@ impl Counted {
         exceeded(accounting, &standing, &demand, Some(&self.used)).map_or(Ok(()), Err)
     }
 
-    /// The same for each of the QOS that it names: the reason of the last one, if it may start with none of them.
-    pub(crate) fn gate_each(
-        &self,
-        view: &ClusterView,
-        job: &JobView,
-        partition: &PartitionFacts,
-    ) -> Result<(), Reason> {
-        let mut last = Ok(());
-        for job in with_each(job) {
-            last = self.gate(view, &job, partition);
-            if last.is_ok() {
-                break;
-            }
-        }
-        last
-    }
-
     /// May it start with these nodes and licenses, for so many seconds?
     pub(crate) fn gate_start(
         &self,
@@ -235,13 +218,28 @@ const ACCRUING: Words = Words {
     own: Count::MaxJobsAccrue,
 };
 
-/// The limits on jobs that wait or run that hold for a job in a partition with that QOS.
+/// The limits on jobs that wait or run that hold for a job in a partition with that QOS: of one that names several QOS, those of each.
 pub fn submit_limits(accounting: &Accounting, job: Affiliation<&str>, partition_qos: Option<&str>) -> Vec<JobsLimit> {
+    let mut all: Vec<JobsLimit> = Vec::new();
     if !accounting.enforces(EnforceWord::Limits) {
-        return Vec::new();
+        return all;
     }
-    let standing = accounting.standing(job, partition_qos);
-    jobs_limits(&standing, &standing.qos, &SUBMITTED)
+    for job in each_affiliation(job) {
+        let standing = accounting.standing(job, partition_qos);
+        for limit in jobs_limits(&standing, &standing.qos, &SUBMITTED) {
+            if !all.contains(&limit) {
+                all.push(limit);
+            }
+        }
+    }
+    all
+}
+
+/// The affiliation with each of the QOS that the job names.
+fn each_affiliation(job: Affiliation<&str>) -> impl Iterator<Item = Affiliation<&str>> {
+    // Of several QOS the first counts.
+    let others = job.qos.into_iter().flat_map(|named| choices(named).skip(1));
+    std::iter::once(job).chain(others.map(move |name| Affiliation { qos: Some(name), ..job }))
 }
 
 /// The limits on waiting jobs that gain priority by age. Of QOS only the job's own counts (Slurm's page on resource limits).
@@ -291,9 +289,9 @@ fn jobs_limits(standing: &Standing<'_>, all_qos: &[&QosRules], words: &Words) ->
     all
 }
 
-/// For whom a job in a partition with that QOS counts while it waits or runs.
+/// For whom a job in a partition with that QOS counts while it waits or runs: with each of the QOS that it names.
 pub fn submitters(accounting: &Accounting, job: Affiliation<&str>, partition_qos: Option<&str>) -> Vec<Holder> {
-    accounting.standing(job, partition_qos).submitters()
+    each_affiliation(job).flat_map(|job| accounting.standing(job, partition_qos).submitters()).collect()
 }
 
 /// Does the job's QOS have that flag?

@@ -408,6 +408,7 @@ pub fn in_service(node: &NodeView) -> bool {
         && !flags.is_silent()
         && !flags.invalid
         && !flags.remains
+        && !flags.reboot_issued
         && !goes_off
 }
 

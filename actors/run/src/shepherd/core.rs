@@ -55,6 +55,8 @@ pub struct ShepherdConfig {
     pub shape: NodeShape,
     /// How the job sees GPUs here.
     pub gpus: GpuSight,
+    /// Each GPU of the node of which a file `/dev/nvidiaN` is known, with that number.
+    pub gpu_minors: Vec<(u32, u32)>,
     /// Steps can have cgroups of their own here.
     pub cgroups: bool,
     /// `CpuFreqDef`: the governor of steps that ask for none.
@@ -94,6 +96,7 @@ impl ShepherdConfig {
             cpu_map: Vec::new(),
             shape: NodeShape::default(),
             gpus: GpuSight::default(),
+            gpu_minors: Vec::new(),
             cgroups: false,
             governor: None,
             priority: PropagatePriority::No,

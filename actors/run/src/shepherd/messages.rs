@@ -246,7 +246,7 @@ pub enum ShepherdEffect {
     SetGpuClocks {
         /// Step.
         step: StepId,
-        /// Numbers of the node's devices.
+        /// Numbers of their files (`/dev/nvidia2`).
         gpus: Vec<u32>,
         /// What.
         asked: GpuFreq,

@@ -146,6 +146,7 @@ impl StepStdin {
     /// Adds a task that takes input.
     pub fn add_reader(&mut self, token: u64) {
         self.readers.insert(token, (self.first, false));
+        self.pass_over(token);
     }
 
     /// Removes a task that takes no more input. Returns the bytes that are dropped because of it.
@@ -320,6 +321,17 @@ mod tests {
         // Nobody's.
         input.push(bytes("none"), Some(9));
         assert_eq!(input.trim(), 4);
+    }
+
+    #[test]
+    fn a_task_that_comes_later_is_not_given_what_is_for_another() {
+        let mut input = StepStdin::default();
+        input.add_reader(1);
+        input.push(bytes("one"), Some(1));
+        input.push(bytes("all"), None);
+        input.add_reader(2);
+        assert_eq!(input.next(2), NextInput::Write(bytes("all")));
+        assert_eq!(input.next(1), NextInput::Write(bytes("one")));
     }
 
     #[test]

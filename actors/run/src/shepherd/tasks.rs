@@ -13,7 +13,7 @@ use crate::shepherd::{
 use garrick_model::{
     cpu_freq::CpuFreq,
     gpu_freq::GpuFreq,
-    gres::{GPU, devices_used},
+    gres::{GPU, devices_in},
     ids::StepId,
     messages::{
         files,
@@ -151,17 +151,23 @@ impl ShepherdCore {
         asked.filter(|_| !here.launch.batch && !self.config.cpu_map.is_empty())
     }
 
-    /// What a step asks of its GPUs here, if it has any.
-    fn gpu_clocks(here: &StepHere) -> Option<(GpuFreq, Vec<u32>)> {
+    /// What a step asks of its GPUs here, with the numbers of their files. Those of which it only has shards are others' too.
+    fn gpu_clocks(&self, here: &StepHere) -> Option<(GpuFreq, Vec<u32>)> {
         let asked = here.launch.gpu_freq?;
-        let gpus: Vec<u32> = devices_used(&here.share.gres, GPU).iter().collect();
-        (!gpus.is_empty()).then_some((asked, gpus))
+        let own = devices_in(&here.share.gres, GPU);
+        let of_step = self.config.gpu_minors.iter().filter(|(gpu, _)| own.contains(*gpu));
+        (!own.is_empty()).then(|| (asked, of_step.map(|(_, minor)| *minor).collect()))
     }
 
     fn set_frequency(&self, step: StepId, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get(&step) else { return };
-        if let Some((asked, gpus)) = Self::gpu_clocks(here) {
-            out.push(ShepherdEffect::SetGpuClocks { step, gpus, asked });
+        match self.gpu_clocks(here) {
+            Some((asked, gpus)) if gpus.is_empty() => {
+                let text = format!("--gpu-freq={asked} of step {step}: no file /dev/nvidiaN of its GPUs is known");
+                out.push(ShepherdEffect::Log { text });
+            }
+            Some((asked, gpus)) => out.push(ShepherdEffect::SetGpuClocks { step, gpus, asked }),
+            None => {}
         }
         let Some(asked) = self.frequency(here) else { return };
         let on_machine = |cpu: u32| self.config.cpu_map.get(cpu as usize).copied();
@@ -174,7 +180,7 @@ impl ShepherdCore {
         if self.frequency(here).is_some() {
             out.push(ShepherdEffect::PutFrequencyBack { step: here.id });
         }
-        if Self::gpu_clocks(here).is_some() {
+        if self.gpu_clocks(here).is_some_and(|(_, gpus)| !gpus.is_empty()) {
             out.push(ShepherdEffect::PutGpuClocksBack { step: here.id });
         }
     }

@@ -517,7 +517,7 @@ impl StepCore {
         }
     }
 
-    /// Input of a command that attached, for all tasks or one. One that does not wait for what it is granted is not listened to.
+    /// Input of a command that attached, for all tasks or one. One that does not wait for what it is granted is refused.
     fn attached_input(&mut self, watcher: Watcher, rank: Option<u32>, data: ByteBuf, out: &mut Vec<StepEffect>) {
         // A task that is not there takes nothing.
         let nowhere = NodeSlot(u32::MAX);
@@ -525,7 +525,10 @@ impl StepCore {
             let at = self.index(rank).and_then(|own| self.node_of.get(own)).copied();
             at.map_or(nowhere, |at| self.nodes[at].slot)
         });
-        let Ok(nodes) = self.input.push_of(watcher, data.len(), only) else { return };
+        let Ok(nodes) = self.input.push_of(watcher, data.len(), only) else {
+            let refusal = Refusal::Internal("more input came than was granted".to_owned());
+            return out.push(StepEffect::ToWatcher { watcher, message: StepMgrToCommand::Refused(refusal) });
+        };
         for node in nodes {
             self.to_shepherd(node, StepMgrToShepherd::Stdin { step: self.plan.id, data: data.clone(), rank }, out);
         }

@@ -60,7 +60,13 @@ impl StepMgrCore {
                 }
                 StepEffect::ToWatcher { watcher, message } => {
                     let watcher = ClientId(watcher);
-                    if self.steps.get(&step).is_some_and(|record| record.watchers.contains(&watcher)) {
+                    let Some(record) = self.steps.get_mut(&step).filter(|r| r.watchers.contains(&watcher)) else {
+                        continue;
+                    };
+                    if let StepMgrToCommand::Refused(refusal) = message {
+                        record.watchers.retain(|other| *other != watcher);
+                        self.refuse(watcher, refusal, out);
+                    } else {
                         Self::tell(watcher, message, out);
                     }
                 }

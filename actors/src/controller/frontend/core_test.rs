@@ -693,6 +693,37 @@ fn a_host_that_is_not_trusted_speaks_for_no_administrator_and_that_is_kept() {
 }
 
 #[test]
+fn tokens_of_ordinary_users_that_nodes_ask_for_hold_for_a_day_at_most_or_as_the_site_says() {
+    let conf = format!("{TWO_NODES}AuthAltTypes=auth/jwt\nSlurmctldParameters=admin_hosts=n1\n");
+    let mut frontend = Frontend::of(&conf, &[]);
+    frontend.link("n0", 1);
+    frontend.link("n1", 2);
+    let day = 24 * 3600;
+    let of_node = |frontend: &mut Frontend, node: &str, conn, lifespan_secs| {
+        let caller = Caller { uid: ALICE, gid: ALICE, pid: 1, host: String::new() };
+        let request = Box::new(CommandRequest::MakeUserToken { user: None, lifespan_secs });
+        let message = Box::new(NodeToController::Command { query: 7, caller, request });
+        frontend.told(FrontendInput::AgentSaid { node: node.to_owned(), conn, message });
+        match frontend.told(FrontendInput::Next).pop() {
+            Some(Effect::Do(FrontendErrand::Turn { request, caller, command })) => {
+                frontend.told(FrontendInput::Turn { request, caller, command })
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let is_made = |effects: &Effects| matches!(effects[..], [Effect::Do(FrontendErrand::Host(_, HostAsk::UserToken { .. }))]);
+    assert!(is_made(&of_node(&mut frontend, "n0", 1, day)));
+    assert_eq!(refusal(of_node(&mut frontend, "n0", 1, day + 1)), Refusal::InvalidTimeLimit);
+    assert!(is_made(&of_node(&mut frontend, "n1", 2, day + 1)), "it may speak for administrators");
+    let here = CommandRequest::MakeUserToken { user: None, lifespan_secs: day + 1 };
+    assert!(is_made(&frontend.asks(ALICE, here)), "not by way of a node");
+    let mut frontend = Frontend::of(&format!("{conf}AuthAltParameters=max_token_lifespan=100000\n"), &[]);
+    frontend.link("n0", 1);
+    assert!(is_made(&of_node(&mut frontend, "n0", 1, 100_000)));
+    assert_eq!(refusal(of_node(&mut frontend, "n0", 1, 100_001)), Refusal::InvalidTimeLimit);
+}
+
+#[test]
 fn a_submission_is_judged_saved_and_answered_once_and_repeats_get_the_first_answer() {
     let mut frontend = Frontend::new(&[]);
     let id = match &frontend.asks(ALICE, submit(7))[..] {

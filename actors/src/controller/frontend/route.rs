@@ -15,6 +15,10 @@ use garrick_model::{
 };
 use std::time::Duration;
 
+/// Longest life of a token that an ordinary user gets by way of a node, unless the site says another: a node says itself who asks,
+/// and the token still holds when the node's certificate is revoked. A choice of this project.
+const MOST_BY_NODE_SECS: u32 = 24 * 3600;
+
 impl FrontendCore {
     /// Handles a request whose turn has come.
     pub(super) fn command(
@@ -109,7 +113,7 @@ impl FrontendCore {
                 Err(Refusal::NotSupported("asking the controller for a run on a node".to_owned()))
             }
             CommandRequest::MakeUserToken { user, lifespan_secs } => {
-                let user = self.may_have_token(by, user, lifespan_secs)?;
+                let user = self.may_have_token(caller, by, user, lifespan_secs)?;
                 host(HostAsk::UserToken { user, lifespan: Duration::from_secs(lifespan_secs.into()) })
             }
             // One that holds was taken off before. With a token no other is made, so that a stolen one runs out.
@@ -131,7 +135,13 @@ impl FrontendCore {
     }
 
     /// The user for whom a token may be made (slurm.conf(5), `AuthAltParameters`).
-    fn may_have_token(&self, by: Authority, user: Option<String>, lifespan_secs: u32) -> Result<String, Refusal> {
+    fn may_have_token(
+        &mut self,
+        caller: &Caller,
+        by: Authority,
+        user: Option<String>,
+        lifespan_secs: u32,
+    ) -> Result<String, Refusal> {
         let config = self.sight.config();
         if !config.auth.jwt {
             return Err(Refusal::NoTokens);
@@ -143,7 +153,9 @@ impl FrontendCore {
         if config.auth.only_admins_make_tokens || (user.is_some() && user != own) {
             return Err(Refusal::AccessDenied);
         }
-        if config.auth.max_lifespan_secs.is_some_and(|most| lifespan_secs > most) {
+        let by_node = !config.admin_host(&caller.host) && self.feasibility().knows_node(&caller.host);
+        let most = config.auth.max_lifespan_secs.or_else(|| by_node.then_some(MOST_BY_NODE_SECS));
+        if most.is_some_and(|most| lifespan_secs > most) {
             return Err(Refusal::InvalidTimeLimit);
         }
         own.ok_or(Refusal::AccessDenied)

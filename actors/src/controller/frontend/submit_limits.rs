@@ -1,7 +1,7 @@
 //! Limits of accounting on how many jobs wait and run (`MaxSubmitJobs`, `GrpSubmitJobs`, and those of a QOS for each user and
 //! account). Each task of an array counts. Jobs that are being saved count too, and changes that are under way: the frontend judges
 //! one request after the other, so a burst of them never exceeds a limit. A job that changes is judged only by limits under which it
-//! was not before.
+//! was not before. A job that names several QOS counts for each of them until it runs with one.
 
 use super::core::FrontendCore;
 use crate::controller::shells::submitted::{Submitted, tasks};

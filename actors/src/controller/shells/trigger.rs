@@ -68,7 +68,7 @@ impl Marks {
     }
 }
 
-fn seen(env: &Env, jobs: BTreeSet<JobId>) -> Seen {
+fn seen(env: &Env, jobs: BTreeSet<JobId>, owners: BTreeSet<u32>, before: u32) -> Seen {
     let nodes = env.boards.nodes.list();
     let view = |job: JobId| Some((job, env.boards.jobs.get(&job)?));
     let happened = env.marks.take();
@@ -78,6 +78,8 @@ fn seen(env: &Env, jobs: BTreeSet<JobId>) -> Seen {
         idle: nodes.iter().filter(|node| marks::is_idle(node)).map(|node| node.name.clone()).collect(),
         jobs: jobs.into_iter().filter_map(view).collect(),
         configurations: env.configurations(),
+        unknown: owners.into_iter().filter(|uid| !env.ports.users.is_known(*uid)).collect(),
+        before: Some(before),
     }
 }
 
@@ -85,7 +87,7 @@ fn seen(env: &Env, jobs: BTreeSet<JobId>) -> Seen {
 const SETPRIV: &str = "/usr/bin/setpriv";
 
 /// The words before a program that make it run as the user who set its trigger; none where the controller runs as that user.
-/// `None`: the user is not known.
+/// `None`: there is no such user.
 fn become_owner(env: &Env, uid: u32) -> Option<Vec<String>> {
     let owner = env.ports.users.user(uid)?;
     let own = &env.config().slurm_user;
@@ -136,7 +138,9 @@ impl Shell for TriggersCore {
 
     fn run(&self, (): &mut (), env: &Env, errand: TriggerErrand) -> Came<TriggerInput> {
         match errand {
-            TriggerErrand::Look { jobs } => Came::Input(TriggerInput::Seen(Box::new(seen(env, jobs)))),
+            TriggerErrand::Look { jobs, owners, before } => {
+                Came::Input(TriggerInput::Seen(Box::new(seen(env, jobs, owners, before))))
+            }
             TriggerErrand::Run { uid, program: line, argument } => {
                 // What comes of it is in the log.
                 let Some(before) = become_owner(env, uid) else {

@@ -561,6 +561,7 @@ pub fn version_1() -> Vec<ControllerEvent> {
     let saved = SavedNode {
         reboot: None,
         rebooted_for: None,
+        fail: false,
         down: Some(DownCause::Admin),
         drain: true,
         reason: Some(reason),

@@ -103,6 +103,8 @@ impl Watched {
                 let terminal = self.pty && pty;
                 if self.pty && !pty && !self.layout_only {
                     out.push(Effect::Error(format!("step {} has no pseudo terminal (srun --pty)", self.step)));
+                    out.push(Effect::GiveUp);
+                    return;
                 }
                 self.attached(&layout, files, out);
                 if self.attached && input {
@@ -138,7 +140,8 @@ impl Watched {
                     Refusal::JobPending => "it waits".to_owned(),
                     other => other.to_string(),
                 };
-                out.push(Effect::Error(format!("Unable to attach to step {}: {why}", self.step)));
+                let what = if self.attached && !self.parted { "Lost" } else { "Unable to attach to" };
+                out.push(Effect::Error(format!("{what} step {}: {why}", self.step)));
                 out.push(Effect::GiveUp);
             }
             _ => {}

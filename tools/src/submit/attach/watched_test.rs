@@ -61,7 +61,7 @@ fn input_is_sent_where_tasks_take_it_and_a_terminal_where_there_is_one() {
     assert_eq!(said(&mut asked(false, true), attached(false, false)), [none]);
     let no_terminal = Effect::Error("step 5609.3 has no pseudo terminal (srun --pty)".to_owned());
     let said_of = said(&mut asked(true, true), attached(true, false));
-    assert_eq!(said_of, [no_terminal, Effect::TakeInput { terminal: false }]);
+    assert_eq!(said_of, [no_terminal, Effect::GiveUp]);
     assert_eq!(said(&mut asked(false, false), StepMgrToCommand::StdinConsumed(5)), [Effect::Taken(5)]);
 }
 

@@ -123,10 +123,8 @@ impl<'p, 'v> Repair<'p, 'v> {
 
     /// Is the job still over the limit that it waits for? Where resources were searched, that depends on which ones.
     fn is_over_as_before(&self, key: Key) -> bool {
-        let view = self.pass.view;
         let Some(row) = self.ledger.row(key) else { return true };
-        let gate = self.pass.counted.gate_each(view, &row.job, &view.partitions[key.partition]);
-        row.group.is_none() && gate.err() == row.reason
+        row.group.is_none() && self.pass.limit_of(key, &row.job).as_ref() == self.ledger.limit_of(key)
     }
 
     /// A job that was over a limit was looked at: is there another of its kind that may be under it too?
