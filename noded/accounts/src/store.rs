@@ -190,6 +190,7 @@ impl Store {
             no_coordinators: settings.no_coordinators,
             resources_absolute: settings.resources_absolute,
             default_qos: settings.default_qos.clone(),
+            no_default_account: settings.no_default_account,
         };
         let store =
             Self::open_with(&settings.storage, Watch { patience: settings.message_timeout, ..Watch::default() });
@@ -670,17 +671,20 @@ async fn look_up_earlier(
             asked.insert([cluster, job.0.into(), signed(run.0)]);
         }
     }
-    let mut earlier = BTreeMap::new();
-    let asked: Vec<[i64; 3]> = asked.into_iter().collect();
-    for runs in asked.chunks(CHUNK) {
-        let these = link.dialect().among(&["cluster", "job", "sluid"], runs);
-        let rows = Statement::built(format!("SELECT job, body FROM jobs WHERE {these}"));
-        for row in &link.rows(rows).await? {
+    stored_runs(link, &asked.into_iter().collect::<Vec<_>>()).await
+}
+
+/// The rows of these runs, as far as they are stored: cluster, job and SLUID of each.
+async fn stored_runs(link: &mut Link<'_>, runs: &[[i64; 3]]) -> Result<BTreeMap<Sluid, JobRow>, StoreError> {
+    let mut stored = BTreeMap::new();
+    for some in runs.chunks(CHUNK) {
+        let these = link.dialect().among(&["cluster", "job", "sluid"], some);
+        for row in &link.rows(Statement::built(format!("SELECT job, body FROM jobs WHERE {these}"))).await? {
             let job = JobId(u32::try_from(row.number(0)?).unwrap_or(u32::MAX));
-            earlier.extend(readable::<JobRow>(row.bytes(1)?, job).map(|row| (row.sluid, row)));
+            stored.extend(readable::<JobRow>(row.bytes(1)?, job).map(|row| (row.sluid, row)));
         }
     }
-    Ok(earlier)
+    Ok(stored)
 }
 
 /// A row, unless it is damaged: one row must not stop all others. What is known of it is in the log.
@@ -809,7 +813,7 @@ async fn add_energy(
                 let newest = known.get(&(cluster, step.job)).filter(|row| row.sluid == sluid).cloned();
                 let row = match newest {
                     Some(row) => Some(row),
-                    None => stored_run(link, cluster, (step.job, sluid)).await?,
+                    None => stored_runs(link, &[[cluster, step.job.0.into(), key.0]]).await?.remove(&sluid),
                 };
                 // Of runs that are not recorded nothing is.
                 let Some(row) = row else { continue };
@@ -824,30 +828,11 @@ async fn add_energy(
     Ok(())
 }
 
-/// The row of a run.
-async fn stored_run(
-    link: &mut Link<'_>,
-    cluster: i64,
-    (job, sluid): (JobId, Sluid),
-) -> Result<Option<JobRow>, StoreError> {
-    let of = Statement::of("SELECT body FROM jobs WHERE cluster = ? AND job = ? AND sluid = ?");
-    let row = link.row(of.with(cluster).with(i64::from(job.0)).with(signed(sluid.0))).await?;
-    match row {
-        Some(row) => Ok(readable(row.bytes(0)?, job)),
-        None => Ok(None),
-    }
-}
-
 /// Takes over from what is stored of these runs what their controller does not know.
 async fn remember(link: &mut Link<'_>, cluster: i64, rows: &mut [JobRow]) -> Result<(), StoreError> {
     for some in rows.chunks_mut(CHUNK) {
         let keys: Vec<[i64; 3]> = some.iter().map(|row| [cluster, i64::from(row.job.0), signed(row.sluid.0)]).collect();
-        let these = link.dialect().among(&["cluster", "job", "sluid"], &keys);
-        let mut stored: BTreeMap<Sluid, JobRow> = BTreeMap::new();
-        for row in &link.rows(Statement::built(format!("SELECT job, body FROM jobs WHERE {these}"))).await? {
-            let job = JobId(u32::try_from(row.number(0)?).unwrap_or(u32::MAX));
-            stored.extend(readable::<JobRow>(row.bytes(1)?, job).map(|row| (row.sluid, row)));
-        }
+        let stored = stored_runs(link, &keys).await?;
         for row in some {
             if let Some(known) = stored.get(&row.sluid) {
                 row.remember(known);

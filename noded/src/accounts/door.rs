@@ -11,7 +11,9 @@ use garrick_accountant::{
 use garrick_accounts::{
     change::{Actor, Change},
     filter::{JobFilter, Owner},
-    messages::{AccountsRefusal, AccountsReply, AccountsRequest, Feed, Inventory, Kept, PageEnd, PassedOn},
+    messages::{
+        AccountsRefusal, AccountsReply, AccountsRequest, Feed, Inventory, Kept, PageEnd, PassedOn, ServiceOrder,
+    },
     parts,
     usage::{UsageKey, UsageQuestion},
     visible,
@@ -467,6 +469,8 @@ impl World {
                 continue;
             }
             let is_ordinary = matches!(request.msg, AccountsRequest::OnBehalfOfOrdinary(_));
+            let ends = matches!(request.msg, AccountsRequest::Order(ServiceOrder::Shutdown));
+            self.audit(kind, &caller);
             let reply = match request.msg {
                 AccountsRequest::OnBehalfOf(other) | AccountsRequest::OnBehalfOfOrdinary(other)
                     if may_speak_for_others =>
@@ -500,9 +504,23 @@ impl World {
             };
             self.clockwork.note(kind, caller.caller.uid, begun);
             may_speak_for_others = false;
-            if replies.send(traced(reply)).await.is_err() {
+            let ends = ends && matches!(reply, AccountsReply::Done);
+            let heard = replies.send(traced(reply)).await;
+            if ends {
+                let ended = async { while let Ok(Some(_)) = requests.recv().await {} };
+                return Self::end_when(ended).await;
+            }
+            if heard.is_err() {
                 break;
             }
+        }
+    }
+
+    /// `DebugFlags=AuditRPCs`: logs what is asked, and by whom.
+    fn audit(&self, kind: &str, asker: &Asker) {
+        if self.settings.audit {
+            let Caller { uid, host, .. } = &asker.caller;
+            tracing::info!(request = kind, user = asker.name, uid, host, "audit");
         }
     }
 
@@ -732,6 +750,7 @@ impl World {
         let longest = settings.longest_window.map(|longest| TimeLimit::Secs(longest.as_secs()));
         let pairs = [
             ("AllResourcesAbsolute", yes_no(settings.resources_absolute)),
+            ("AllowNoDefAcct", yes_no(settings.no_default_account)),
             ("ArchiveScript", path(settings.archive_script.as_deref())),
             ("DbdAddr", settings.address.clone().unwrap_or_else(|| settings.host.clone())),
             ("DbdBackupHost", settings.backup.clone().unwrap_or_else(|| "(null)".to_owned())),
@@ -746,7 +765,7 @@ impl World {
             ("MessageTimeout", format!("{} secs", settings.message_timeout.as_secs())),
             ("PidFile", path(Some(&settings.pid_file))),
             ("PrivateData", settings.private.text()),
-            ("StoragePassScript", path(settings.password_script.as_deref())),
+            ("StoragePassScript", path(settings.storage.password_script.as_deref())),
             ("SlurmUser", settings.slurm_user.clone().unwrap_or_else(|| "(null)".to_owned())),
         ];
         let pairs = pairs.into_iter().map(|(key, value)| (key.to_owned(), value));

@@ -50,8 +50,8 @@ impl LiveSettings {
                 }
             },
         };
-        let DbdConfig { storage, password_script, host, address, backup, port, .. } = DbdConfig::clone(&old);
-        let new = DbdConfig { storage, password_script, host, address, backup, port, ..read };
+        let DbdConfig { storage, host, address, backup, port, .. } = DbdConfig::clone(&old);
+        let new = DbdConfig { storage, host, address, backup, port, ..read };
         if !self.is_embedded() {
             logging::set_levels(&levels_of(&new, &self.cluster));
         }

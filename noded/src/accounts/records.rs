@@ -31,8 +31,8 @@ use std::{
 /// Permission bits of who is not the owner to write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Answers are sent in that time before the service ends.
-const BEFORE_END: Duration = Duration::from_millis(50);
+/// Who tells the service to end has heard the answer, and ended the conversation, by then.
+const BEFORE_END: Duration = Duration::from_secs(1);
 
 /// Characters of a question that are logged.
 const LONGEST_LINE: usize = 400;
@@ -97,15 +97,18 @@ impl World {
                     "this service is a part of its cluster's controller, and ends with it: use `garrick down`",
                 );
             }
-            // As a signal from outside would have it; the answer is on its way before.
-            ServiceOrder::Shutdown => drop(actix_rt::spawn(async {
-                tokio::time::sleep(BEFORE_END).await;
-                if let Err(error) = kill(Pid::this(), Signal::SIGTERM) {
-                    tracing::error!(%error, "this process cannot be ended");
-                }
-            })),
+            // The service ends when that was heard: see `end_when`.
+            ServiceOrder::Shutdown => {}
         }
         AccountsReply::Done
+    }
+
+    /// Ends the service, as a signal from outside would, when this conversation has ended.
+    pub(super) async fn end_when(ended: impl Future<Output = ()>) {
+        let _ = tokio::time::timeout(BEFORE_END, ended).await;
+        if let Err(error) = kill(Pid::this(), Signal::SIGTERM) {
+            tracing::error!(%error, "this process cannot be ended");
+        }
     }
 
     /// A TRES of an edit that there is not.

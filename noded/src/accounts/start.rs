@@ -9,7 +9,7 @@ use super::{
     reach::is_here,
     records::Clockwork,
 };
-use crate::{background::Background, daemon::place::Cluster, guests::Guests, scripts::PATH};
+use crate::{background::Background, daemon::place::Cluster, guests::Guests};
 use actix_rt::Arbiter;
 use garrick_accountant::{
     purge::Purged,
@@ -21,16 +21,12 @@ use garrick_kernel::{
     lock::LifeLock,
 };
 use garrick_model::{
-    config::{
-        slurmdbd::DbdConfig,
-        storage::{Password, Storage},
-    },
+    config::{slurmdbd::DbdConfig, storage::Storage},
     doors,
 };
 use garrick_transport::{DoorBindError, DoorListener};
 use std::{
     path::{Path, PathBuf},
-    process::Stdio,
     sync::Arc,
     time::Duration,
 };
@@ -42,8 +38,6 @@ const ANSWERING: usize = 4;
 const SILENT: Duration = Duration::from_secs(20);
 /// How often it is looked whether something is old: the shortest unit of an age.
 const HOUR: Duration = Duration::from_secs(3600);
-/// The program that says the password has so long.
-const PASSWORD_TIME: Duration = Duration::from_secs(60);
 /// How often the service that stands by looks whether the other one is gone.
 const TURN: Duration = Duration::from_secs(1);
 
@@ -67,14 +61,6 @@ pub enum AccountsStartError {
     InUse {
         /// The database.
         path: PathBuf,
-    },
-    /// The program that says the password of the database.
-    #[error("StoragePassScript {}: {why}", path.display())]
-    Password {
-        /// The program.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
     },
     /// Its thread.
     #[error("the service of accounting ended while it was started")]
@@ -244,34 +230,6 @@ impl Service {
     }
 }
 
-/// The password of the database, as the site's program says it: the first line of its output.
-async fn said_password(script: &Path) -> Result<Password, AccountsStartError> {
-    let failed = |why: String| AccountsStartError::Password { path: script.to_owned(), why };
-    let said = tokio::process::Command::new(script)
-        .env_clear()
-        .env("PATH", PATH)
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let said = tokio::time::timeout(PASSWORD_TIME, said).await;
-    let said = said.map_err(|_| failed(format!("it did not end within {} s", PASSWORD_TIME.as_secs())))?;
-    let said = said.map_err(|error| failed(format!("it could not be started: {error}")))?;
-    if !said.status.success() {
-        return Err(failed(format!(
-            "it failed with {}: {}",
-            said.status,
-            String::from_utf8_lossy(&said.stderr).trim()
-        )));
-    }
-    // What it says is not repeated in any message.
-    let text = String::from_utf8(said.stdout).map_err(|_| failed("what it says is not UTF-8".to_owned()))?;
-    match text.lines().next() {
-        Some(password) if !password.is_empty() => Ok(Password::new(password)),
-        _ => Err(failed("it says nothing".to_owned())),
-    }
-}
-
 /// A service at work, which ends when this is dropped.
 #[derive(Debug)]
 pub struct RunningAccounts {
@@ -281,10 +239,7 @@ pub struct RunningAccounts {
 }
 
 /// Starts the service.
-pub async fn start(cluster: &Cluster, mut settings: DbdConfig) -> Result<RunningAccounts, AccountsStartError> {
-    if let Some(script) = &settings.password_script {
-        settings.storage.password = Some(said_password(script).await?);
-    }
+pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<RunningAccounts, AccountsStartError> {
     let arbiter = Arbiter::new();
     let (started, is_started) = oneshot::channel::<Result<(), AccountsStartError>>();
     let is_backup = settings.backup.as_deref().is_some_and(is_here) && !is_here(&settings.host);
@@ -303,27 +258,4 @@ pub async fn start(cluster: &Cluster, mut settings: DbdConfig) -> Result<Running
     let running = Background::new("accounting", arbiter);
     is_started.await.map_err(|_| AccountsStartError::Thread)??;
     Ok(RunningAccounts { _background: running, settings: live })
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use garrick_kernel::scratch::{Scratch, put_program};
-
-    #[tokio::test]
-    async fn a_program_says_the_password() {
-        let dir = Scratch::new("password-script");
-        let says = async |text: &str| {
-            let script = dir.join("script");
-            put_program(&script, text);
-            said_password(&script).await.map(|password| password.reveal().to_owned()).map_err(|error| error.to_string())
-        };
-        assert_eq!(says("#!/bin/sh\necho 'se cret'\necho more\n").await, Ok("se cret".to_owned()));
-        let failed = says("#!/bin/sh\necho secret; echo why >&2; exit 3\n").await.unwrap_err();
-        assert!(failed.contains("exit status: 3: why") && !failed.contains("secret"), "{failed}");
-        assert!(says("#!/bin/sh\n").await.unwrap_err().ends_with("it says nothing"));
-        let missing = said_password(&dir.join("nosuch")).await.unwrap_err().to_string();
-        assert!(missing.contains("could not be started"), "{missing}");
-    }
 }

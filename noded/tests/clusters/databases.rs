@@ -19,9 +19,13 @@ fn site(name: &str, server: &Server, storage_type: &str) -> Option<Site> {
     fs::write(&site.conf, format!("AccountingStorageType=accounting_storage/slurmdbd\n{text}")).unwrap();
     server.create_database("slurm_acct_db");
     let w = site.work.display();
+    let says = site.work.join("password");
+    fs::write(&says, format!("#!/bin/sh\necho {PASSWORD}\n")).unwrap();
+    fs::set_permissions(&says, fs::Permissions::from_mode(0o755)).unwrap();
     let settings = format!(
-        "AuthType=auth/munge\nDbdHost=localhost\nSlurmUser={}\nDebugLevel=info\n\
-         StorageType={storage_type}\nStorageHost=127.0.0.1\nStoragePort={}\nStorageUser={USER}\nStoragePass={PASSWORD}\n\
+        "AuthType=auth/munge\nDbdHost=localhost\nSlurmUser={}\nDebugLevel=info\nDebugFlags=AuditRPCs\n\
+         StorageType={storage_type}\nStorageHost=127.0.0.1\nStoragePort={}\nStorageUser={USER}\nStoragePass=old\n\
+         StoragePassScript={w}/password\n\
          StorageLoc=slurm_acct_db\nLogFile={w}/log/slurmdbd.log\nPidFile={w}/run/slurmdbd.pid\n",
         SLURM.0, server.port
     );
@@ -72,6 +76,10 @@ fn a_site_accounts_on(program: Program, name: &str, storage_type: &str) {
         assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
     }
     assert!(!shown.contains(PASSWORD), "{shown}");
+    let log = fs::read_to_string(site.work.join("log/slurmdbd.log")).unwrap();
+    let audited = |words: &[&str]| log.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(audited(&["audit", "Config", "root"]) && audited(&["audit", "Change", "root"]), "{log}");
+    assert!(!log.contains(PASSWORD), "{log}");
     // Jobs go on while the database is away, and are told of when it is back.
     let w = site.work.display();
     let told = Told::new(&site);

@@ -313,8 +313,11 @@ impl Work<'_> {
         self.entities.associations.values().any(|a| !a.deleted && a.account == account)
     }
 
-    /// None of the users who lose an association keeps others without a default account.
+    /// None of the users who lose an association keeps others without a default account, unless the site allows that.
     pub fn keep_defaults(&self, gone: &[AssocId]) -> Result<(), ChangeRefusal> {
+        if self.rules.no_default_account {
+            return Ok(());
+        }
         let stays = |lost: &Association| {
             self.entities.living(&lost.cluster).any(|a| a.user == lost.user && gone.binary_search(&a.id).is_err())
         };

@@ -452,3 +452,25 @@ fn new_clusters_and_resources_are_as_the_site_says() {
     let refused = apply_by(&rules, &mut entities, &resource(501).into(), &root, NOW);
     assert!(matches!(refused, Err(ChangeRefusal::OverAllocated(_))), "{refused:?}");
 }
+
+#[test]
+fn users_lose_their_default_account_where_the_site_allows_that() {
+    let mut entities = fresh(NOW);
+    let root = Actor { name: ROOT.to_owned(), believed: true };
+    register_cluster(&mut entities, "one", NOW, &BTreeMap::new());
+    let accounts = AddAccounts { names: vec!["a".to_owned(), "b".to_owned()], ..AddAccounts::default() };
+    let names = accounts.names.clone();
+    let ann = AddUsers { names: vec!["ann".to_owned()], accounts: names, ..AddUsers::default() };
+    let change = Change { actions: vec![Action::AddAccounts(accounts), Action::AddUsers(ann)] };
+    apply(&mut entities, &change, &root, NOW).unwrap();
+    assert_eq!(entities.default_account("one", "ann"), Some("a"));
+    let filter =
+        AssocFilter { users: vec!["ann".to_owned()], accounts: vec!["a".to_owned()], ..AssocFilter::default() };
+    let gone = Change::from(Action::DeleteUsers(filter));
+    let kept = apply(&mut entities.clone(), &gone, &root, NOW);
+    assert!(matches!(kept, Err(ChangeRefusal::DefaultAccount(_))), "{kept:?}");
+    let rules = Rules { no_default_account: true, ..Rules::default() };
+    apply_by(&rules, &mut entities, &gone, &root, NOW).unwrap();
+    assert_eq!(entities.default_account("one", "ann"), None);
+    assert!(entities.living("one").any(|own| own.user.as_deref() == Some("ann")), "he keeps the other one");
+}

@@ -75,6 +75,8 @@ pub struct Rules {
     pub resources_absolute: bool,
     /// `DefaultQOS`: the QOS of a cluster that is added without any.
     pub default_qos: Option<String>,
+    /// `AllowNoDefAcct`: users may keep associations without a default account.
+    pub no_default_account: bool,
 }
 
 /// What is to be changed: one action after the other, all or nothing.

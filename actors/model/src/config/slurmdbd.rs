@@ -66,8 +66,10 @@ pub struct DbdConfig {
     pub longest_window: Option<Duration>,
     /// `MessageTimeout`: a database's server that takes longer to answer a look is not there.
     pub message_timeout: Duration,
-    /// `StoragePassScript`: the program that says the password of the database.
-    pub password_script: Option<PathBuf>,
+    /// `AllowNoDefAcct`: users may be without a default account.
+    pub no_default_account: bool,
+    /// `DebugFlags=AuditRPCs`: each question is logged, with who asks it.
+    pub audit: bool,
 }
 
 /// Name of the file that controllers and services of accounting prove themselves with to each other.
@@ -88,6 +90,7 @@ type Set = fn(&mut DbdConfig, &str) -> Value<Option<SettingError>>;
 /// Keys that are honoured.
 const HONOURED: &[(&str, Set)] = &[
     ("AllResourcesAbsolute", |c, text| values::yes_no(text).map(|yes| c.resources_absolute = yes).said()),
+    ("AllowNoDefAcct", |c, text| values::yes_no(text).map(|yes| c.no_default_account = yes).said()),
     ("ArchiveDir", |c, text| absolute(text).map(|path| c.purge.folder = Some(path)).said()),
     ("ArchiveEvents", |c, text| values::yes_no(text).map(|yes| c.purge.archive_events = yes).said()),
     ("ArchiveJobEnv", |c, text| values::yes_no(text).map(|yes| c.purge.archive_environments = yes).said()),
@@ -100,6 +103,8 @@ const HONOURED: &[(&str, Set)] = &[
     ("ArchiveSuspend", |_, text| values::yes_no(text).map(drop).said()),
     ("ArchiveTXN", |c, text| values::yes_no(text).map(|yes| c.purge.archive_transactions = yes).said()),
     ("ArchiveUsage", |_, text| values::yes_no(text).map(drop).said()),
+    // Each batch of a controller is one transaction, and the controller keeps it until it is stored.
+    ("CommitDelay", |_, text| values::number(text, 0, u32::MAX).map(drop).said()),
     ("DbdAddr", |c, text| {
         c.address = values::optional(text);
         Ok(None)
@@ -113,6 +118,7 @@ const HONOURED: &[(&str, Set)] = &[
         Ok(None)
     }),
     ("DbdPort", |c, text| values::number(text, 1, u16::MAX).map(|port| c.port = port).said()),
+    ("DebugFlags", debug_flags),
     ("DebugLevel", |c, text| LogLevel::parse(text).map(|level| c.debug_level = level).said()),
     ("DebugLevelSyslog", |c, text| LogLevel::parse(text).map(|level| c.debug_level_syslog = Some(level)).said()),
     ("DefaultQOS", |c, text| {
@@ -121,6 +127,8 @@ const HONOURED: &[(&str, Set)] = &[
     }),
     ("DisableArchiveCommands", |c, text| values::yes_no(text).map(|yes| c.no_archive_commands = yes).said()),
     ("DisableCoordDBD", |c, text| values::yes_no(text).map(|yes| c.no_coordinators = yes).said()),
+    // Usage is summed up from the rows of jobs when it is asked for: nothing is rolled up.
+    ("DisableRollups", |_, text| values::yes_no(text).map(drop).said()),
     ("LogFile", |c, text| {
         c.log_file = values::optional(text).map(PathBuf::from);
         Ok(None)
@@ -163,31 +171,23 @@ const HONOURED: &[(&str, Set)] = &[
         c.storage.set_password(text);
         Ok(None)
     }),
-    ("StoragePassScript", |c, text| program(text, &mut c.password_script)),
+    ("StoragePassScript", |c, text| c.storage.set_password_script(text).said()),
     ("StoragePort", |c, text| c.storage.set_port(text).said()),
     ("StorageType", |c, text| c.storage.set_kind(text).said()),
     ("StorageUser", |c, text| {
         c.storage.user = values::optional(text);
         Ok(None)
     }),
+    // The service's own links are QUIC and Unix sockets; those to a database's server go by `MessageTimeout`.
+    ("TCPTimeout", |_, text| values::number(text, 0, u16::MAX).map(drop).said()),
     ("TrackSlurmctldDown", |c, text| values::yes_no(text).map(|yes| c.track_down = yes).said()),
+    // What is used of a WCKey is summed up from the rows of jobs, which always have theirs.
+    ("TrackWCKey", |_, text| values::yes_no(text).map(drop).said()),
 ];
 
 /// Keys of slurmdbd.conf(5) that have no effect yet.
-const NOT_YET: &[&str] = &[
-    "AllowNoDefAcct",
-    "AuditRPCs",
-    "AuthAltTypes",
-    "AuthAltParameters",
-    "CommitDelay",
-    "DebugFlags",
-    "DisableRollups",
-    "Parameters",
-    "PreserveCaseResource",
-    "PreserveCaseUser",
-    "TCPTimeout",
-    "TrackWCKey",
-];
+const NOT_YET: &[&str] =
+    &["AuditRPCs", "AuthAltTypes", "AuthAltParameters", "Parameters", "PreserveCaseResource", "PreserveCaseUser"];
 
 /// Keys of parts that Garrick does its own way: its links are always encrypted and authenticated, its logs have one form of time.
 const OWN_WAY: &[&str] = &[
@@ -200,6 +200,49 @@ const OWN_WAY: &[&str] = &[
     "TLSParameters",
     "TLSType",
 ];
+
+/// Topics of `DebugFlags` in slurmdbd.conf(5) that the service's log does not have: `DebugLevel=debug` is all of them.
+const NO_TOPICS: &[&str] = &[
+    "DB_ARCHIVE",
+    "DB_ASSOC",
+    "DB_EVENT",
+    "DB_JOB",
+    "DB_QOS",
+    "DB_QUERY",
+    "DB_RESERVATION",
+    "DB_RESOURCE",
+    "DB_STEP",
+    "DB_TRES",
+    "DB_USAGE",
+    "DB_WCKEY",
+    "FEDERATION",
+    "NET",
+    "NETRAW",
+    "TLS",
+];
+
+/// The topic that each question is logged under.
+const AUDIT: &str = "AuditRPCs";
+
+fn debug_flags(config: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
+    let mut without_effect = Vec::new();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        if word.eq_ignore_ascii_case(AUDIT) {
+            config.audit = true;
+        } else if let Some(topic) = NO_TOPICS.iter().find(|topic| topic.eq_ignore_ascii_case(word)) {
+            without_effect.push(*topic);
+        } else {
+            let known: Vec<&str> = NO_TOPICS.iter().copied().chain([AUDIT]).collect();
+            let wrong = SettingError::new(format!("\"{word}\" is not one of {}", known.join(", ")));
+            return Err(match nearest(word, &known) {
+                Some(topic) => wrong.suggest(format!("did you mean {topic}?")),
+                None => wrong,
+            });
+        }
+    }
+    let note = || SettingError::new(format!("{} has no effect: use DebugLevel=debug", without_effect.join(",")));
+    Ok((!without_effect.is_empty()).then(note))
+}
 
 /// A value that was set without anything to say of it.
 trait Said {
@@ -280,7 +323,8 @@ impl DbdConfig {
             no_coordinators: false,
             longest_window: None,
             message_timeout: Duration::from_secs(MESSAGE_TIMEOUT),
-            password_script: None,
+            no_default_account: false,
+            audit: false,
         }
     }
 
@@ -380,10 +424,10 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_said_and_what_is_unknown_is_an_error() {
-        let (config, said) = read("CommitDelay=1\nTCPTimeout=2\nPrivateData=jobs,nodes\n");
+        let (config, said) = read("PreserveCaseUser=yes\nAuthAltTypes=auth/jwt\nPrivateData=jobs,nodes\n");
         assert!(config.is_some_and(|config| config.private.has(PrivateKind::Jobs)));
         assert_eq!(said.len(), 3, "{said:?}");
-        assert!(said[0].starts_with("/etc/slurm/slurmdbd.conf:1: warning: CommitDelay"), "{said:?}");
+        assert!(said[0].starts_with("/etc/slurm/slurmdbd.conf:1: warning: PreserveCaseUser"), "{said:?}");
         assert!(said[2].contains("nodes has no effect in slurmdbd.conf"), "{said:?}");
         assert_eq!(read("PrivateData=jobs,events,reservations\nLogTimeFormat=short\n").1, Vec::<String>::new());
         let (config, said) = read("DbdHost=a\nStorgeLoc=/x\n");
@@ -418,7 +462,7 @@ mod tests {
         assert_eq!(said, Vec::<String>::new());
         let config = config.unwrap();
         assert_eq!(config.archive_script.as_deref(), Some(Path::new("/usr/sbin/archive")));
-        assert_eq!(config.password_script.as_deref(), Some(Path::new("/usr/sbin/password")));
+        assert_eq!(config.storage.password_script.as_deref(), Some(Path::new("/usr/sbin/password")));
         assert!(config.resources_absolute && config.no_archive_commands && config.no_coordinators);
         assert_eq!(config.default_qos.as_deref(), Some("high"));
         assert_eq!(config.longest_window, Some(Duration::from_secs(60 * 24 * 3600)));
@@ -429,6 +473,21 @@ mod tests {
         {
             assert_eq!(read(wrong).0, None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn keys_without_an_object_here_are_taken_and_checked() {
+        let (config, said) = read(
+            "CommitDelay=1\nTCPTimeout=2\nDisableRollups=yes\nTrackWCKey=yes\nDebugFlags=auditrpcs\nAllowNoDefAcct=yes\n",
+        );
+        assert_eq!(said, Vec::<String>::new());
+        assert!(config.is_some_and(|config| config.audit && config.no_default_account));
+        for wrong in ["CommitDelay=soon\n", "TCPTimeout=-1\n", "TrackWCKey=perhaps\n", "DebugFlags=AuditRPC\n"] {
+            assert_eq!(read(wrong).0, None, "{wrong}");
+        }
+        let (config, said) = read("DebugFlags=DB_JOB,db_query\n");
+        assert!(config.is_some_and(|config| !config.audit));
+        assert!(said[0].contains("DB_JOB,DB_QUERY has no effect"), "{said:?}");
     }
 
     /// As in slurmdbd.conf(5).

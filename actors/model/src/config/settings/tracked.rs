@@ -27,7 +27,7 @@ impl TrackedTres {
             let full = rest.map_or_else(|| kind.clone(), |rest| format!("{kind}/{rest}"));
             match (kind.as_str(), rest) {
                 _ if ALWAYS.contains(&full.to_ascii_lowercase().as_str()) => {}
-                ("gres", Some("gpumem" | "gpuutil")) | ("bb" | "fs" | "ic", Some(_)) => later.push(name),
+                ("bb" | "fs" | "ic", Some(_)) => later.push(name),
                 ("gres" | "license", Some(rest)) if !rest.is_empty() && !rest.ends_with(':') => {
                     if !tracked.0.contains(&full) {
                         tracked.0.push(full);
@@ -88,6 +88,9 @@ mod tests {
         assert!(tracked.counts_type("gpu", "H100") && !tracked.counts_type("gpu", "a100"));
         assert!(tracked.counts("gres/gpu:H100") && !tracked.counts("gres/gpu:a100") && tracked.counts("gres/nic"));
         assert_eq!(parse("").unwrap(), (TrackedTres::default(), None));
+        // What tasks use of GPUs.
+        let (used, note) = parse("gres/gpumem,gres/gpuutil").unwrap();
+        assert_eq!((used.names().collect::<Vec<_>>(), note), (vec!["gres/gpumem", "gres/gpuutil"], None));
         assert!(parse("bb/cray").unwrap().1.is_some());
         for wrong in ["tape", "gres", "gres/", "license/", "gres/gpu:"] {
             assert!(parse(wrong).is_err(), "{wrong}");
