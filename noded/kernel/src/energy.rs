@@ -7,6 +7,12 @@ use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{SyncSender, sync_channel},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -18,7 +24,7 @@ pub const HWMON: &str = "/sys/class/hwmon";
 /// Names of drivers that measure the power of the whole machine: of ACPI's power meters, and of IBM's, which ask the BMC by IPMI.
 const POWER_METERS: [&str; 3] = ["power_meter", "aem1", "aem2"];
 /// The power is not asked for more often: the kernel may have to ask the BMC, which takes its time. In between it is taken to be as
-/// it was.
+/// it was. A thread of its own waits for the answer.
 const ASK_AFTER: Duration = Duration::from_secs(1);
 
 /// Where a machine's energy is read.
@@ -55,10 +61,12 @@ struct Counter {
 
 #[derive(Debug)]
 struct PowerMeter {
-    /// Files with microwatts.
-    paths: Vec<PathBuf>,
+    /// Has the thread read the files; it ends when this is dropped.
+    ask: SyncSender<()>,
+    /// Microwatts that the files showed together when they were last read.
+    shown: Arc<AtomicU64>,
     asked: Instant,
-    /// What they showed together then.
+    /// What was shown when it was last added up.
     microwatts: u64,
     /// Up to when it was added up.
     counted: Instant,
@@ -148,16 +156,30 @@ impl PowerMeter {
             return Err(failed("look for a power meter in", folder)(io::ErrorKind::NotFound.into()));
         }
         let microwatts = sum(&paths).unwrap_or(0);
-        Ok(Self { paths, asked: now, microwatts, counted: now })
+        let shown = Arc::new(AtomicU64::new(microwatts));
+        let (ask, asked) = sync_channel(1);
+        let of_thread = Arc::clone(&shown);
+        let reads = move || {
+            for () in asked {
+                // What cannot be read for once is taken to be as it was.
+                if let Some(now) = sum(&paths) {
+                    of_thread.store(now, Ordering::Relaxed);
+                }
+            }
+        };
+        thread::Builder::new().name("power".to_owned()).spawn(reads).map_err(failed("start a thread for", folder))?;
+        Ok(Self { ask, shown, asked: now, microwatts, counted: now })
     }
 
-    /// Microjoules since they were last asked for: with what was between the power before and that of now.
+    /// Microjoules since they were last asked for: with what is between the power before and the one that was read last. Does not
+    /// wait for the files.
     fn more(&mut self, now: Instant) -> u64 {
-        let before = self.microwatts;
         if now.saturating_duration_since(self.asked) >= ASK_AFTER {
             self.asked = now;
-            self.microwatts = sum(&self.paths).unwrap_or(before);
+            // A full queue: the thread is asked already.
+            let _ = self.ask.try_send(());
         }
+        let before = std::mem::replace(&mut self.microwatts, self.shown.load(Ordering::Relaxed));
         let passed = now.saturating_duration_since(std::mem::replace(&mut self.counted, now));
         let mean = u128::from(before.midpoint(self.microwatts));
         u64::try_from(mean * passed.as_micros() / 1_000_000).unwrap_or(u64::MAX)
@@ -220,13 +242,17 @@ mod tests {
         sys.put("hwmon2/power1_input", "100000000\n");
         let mut meter = PowerMeter::find(sys.path(), begin).unwrap();
         let after = |millis| begin + Duration::from_millis(millis);
+        // When the second of them is taken from the queue, which has room for one, the first was followed.
+        let read = |meter: &PowerMeter| (0..3).for_each(|_| meter.ask.send(()).unwrap());
         // 300 W for half a second; what has changed meanwhile is not seen yet.
         sys.put("hwmon1/power1_average", "400000000\n");
         assert_eq!(meter.more(after(500)), 150_000_000);
+        read(&meter);
         // 300 W before and 500 W now.
         assert_eq!(meter.more(after(2500)), 800_000_000);
         assert_eq!(meter.more(after(3500)), 500_000_000);
         fs::remove_file(sys.join("hwmon2/power1_input")).unwrap();
+        read(&meter);
         assert_eq!(meter.more(after(5500)), 1_000_000_000);
         let meter = EnergyMeter { source: Source::Power(meter), total: 0 };
         assert_eq!(meter.watts(), Some(500));

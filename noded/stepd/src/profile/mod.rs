@@ -85,6 +85,8 @@ impl Profiler {
 
     /// Samples of running tasks of a step.
     pub fn tasks(&mut self, now: Timestamp, samples: &[(StepId, TaskSample)]) {
+        // Lines of neighbours that go to one place are handed over together.
+        let mut all: Vec<Lines> = Vec::new();
         for (step, sample) in samples {
             // One that has ended meanwhile has no processes.
             if sample.pids.is_empty() {
@@ -107,8 +109,13 @@ impl Profiler {
                 (Dataset::ReadMb, Some(sample.read as f64 / MIB)),
                 (Dataset::WriteMb, Some(sample.written as f64 / MIB)),
             ];
-            self.put(now, *step, Series::Task, Some(sample.rank), &values);
+            let lines = self.lines(now, *step, Series::Task, Some(sample.rank), &values);
+            match all.last_mut().filter(|last| last.has_room_for(&lines)) {
+                Some(last) => last.append(&lines),
+                None => all.push(lines),
+            }
         }
+        all.into_iter().for_each(|lines| self.hand_over(lines));
     }
 
     /// What a task had used at its end. What it has no more then is left out.
@@ -214,6 +221,18 @@ impl Profiler {
         task: Option<u32>,
         values: &[(Dataset, Option<f64>)],
     ) {
+        let lines = self.lines(now, step, series, task, values);
+        self.hand_over(lines);
+    }
+
+    fn lines(
+        &self,
+        now: Timestamp,
+        step: StepId,
+        series: Series,
+        task: Option<u32>,
+        values: &[(Dataset, Option<f64>)],
+    ) -> Lines {
         let step_name = step.key().to_string();
         let mut point = Point {
             dataset: Dataset::CpuTime,
@@ -236,6 +255,10 @@ impl Profiler {
             ProfileTo::Files(_) => Some(format!("{}_{}_{}.lp", self.owner.job, point.step, self.owner.node)),
             ProfileTo::Influx(_) => None,
         };
+        Lines { file, text, count }
+    }
+
+    fn hand_over(&mut self, lines: Lines) {
         let (settings, owner) = (&self.settings, &self.owner);
         let sink = self.sink.get_or_insert_with(|| {
             let to = match &settings.to {
@@ -246,7 +269,7 @@ impl Profiler {
             };
             Sink::start(to)
         });
-        sink.put(Lines { file, text, count });
+        sink.put(lines);
     }
 
     /// Lines that are left are written, if that does not take long.

@@ -35,6 +35,19 @@ pub(super) struct Lines {
     pub count: u64,
 }
 
+impl Lines {
+    /// May others be added that go to the same place?
+    pub(super) fn has_room_for(&self, others: &Self) -> bool {
+        self.text.len() < REQUEST && self.file == others.file
+    }
+
+    /// Adds others that go to the same place.
+    pub(super) fn append(&mut self, others: &Self) {
+        self.text.push_str(&others.text);
+        self.count += others.count;
+    }
+}
+
 /// As whom files are written.
 #[derive(Clone, Debug)]
 pub(super) struct FileOwner(pub Identity);
@@ -134,11 +147,10 @@ impl Waiting {
     fn take(&mut self) -> Option<Lines> {
         let mut first = self.lines.pop_front()?;
         self.bytes -= first.text.len();
-        while first.text.len() < REQUEST && self.lines.front().is_some_and(|next| next.file == first.file) {
+        while self.lines.front().is_some_and(|next| first.has_room_for(next)) {
             let Some(next) = self.lines.pop_front() else { break };
             self.bytes -= next.text.len();
-            first.text.push_str(&next.text);
-            first.count += next.count;
+            first.append(&next);
         }
         Some(first)
     }
