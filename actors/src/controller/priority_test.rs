@@ -10,6 +10,7 @@ use garrick_model::{
     entities::{
         Entities,
         association::{AssocId, Association},
+        names::Resource,
         qos::QosRecord,
     },
     ids::JobId,
@@ -23,6 +24,7 @@ use garrick_model::{
     time::Timestamp,
     view::JobView,
 };
+use std::sync::Arc;
 
 /// Nodes that never come, so that all jobs wait.
 const SITE: &str = "ClusterName=test\nSlurmctldHost=head\nPriorityType=priority/multifactor\n\
@@ -222,4 +224,32 @@ fn shares_are_shown_with_what_jobs_have_and_only_ones_own_where_usage_is_private
             assert_eq!((alice.factor, bob.factor, physics.factor), (Some(1.0), Some(0.5), None));
         });
     }
+}
+
+#[test]
+fn licenses_of_other_servers_are_weighed_as_those_of_the_cluster() {
+    let site = format!("{SITE}PriorityWeightTRES=license/nastran@flex=1000\n");
+    with_rig(&site, async |mut rig: Rig| {
+        let allowed = |count: u32| {
+            let nastran = Resource {
+                id: 1,
+                name: "nastran".to_owned(),
+                server: "flex".to_owned(),
+                count: 100,
+                absolute: true,
+                allowed: [("test".to_owned(), count)].into(),
+                ..Resource::default()
+            };
+            Arc::new(Entities { resources: [(1, nastran)].into(), ..Entities::default() })
+        };
+        rig.controller.env.set_entities(allowed(4));
+        let plain = rig.submitted(wide(1)).await;
+        let spec = JobSpec { licenses: Some("nastran@flex:1".to_owned()), ..wide(1) };
+        let job = rig.submitted(spec).await;
+        rig.until(plain, |view| view.priority == 260).await;
+        rig.until(job, |view| view.priority == 260 + 250).await;
+        // It is allowed others: the job's share of them is another one.
+        rig.controller.env.set_entities(allowed(2));
+        rig.until(job, |view| view.priority == 260 + 500).await;
+    });
 }

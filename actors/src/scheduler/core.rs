@@ -364,13 +364,14 @@ impl SchedulerCore {
                 && Arc::ptr_eq(&known.config, &config)
                 && Arc::ptr_eq(&known.rules.qos, &view.qos)
                 && Arc::ptr_eq(&known.rules.fair, &fair)
+                && known.rules.licenses == view.licenses.totals
                 && known.partitions == self.seen.partitions
                 && known.nodes == view.nodes.len()
         });
         if !fresh {
             let rules = priority::Rules::new(&config.priority, &partitions, &view.nodes, now);
-            let rules =
-                Arc::new(rules.with_qos(Arc::clone(&view.qos)).with_fair(fair).with_licenses(config.licenses.clone()));
+            let rules = rules.with_qos(Arc::clone(&view.qos)).with_fair(fair);
+            let rules = Arc::new(rules.with_licenses(view.licenses.totals.clone()));
             out.push(Effect::Publish(Some(Arc::clone(&rules))));
             let (partitions, nodes) = (self.seen.partitions, view.nodes.len());
             self.ranking = Some(Ranking { rules, config, partitions, nodes });

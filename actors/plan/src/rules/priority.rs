@@ -10,7 +10,7 @@ use crate::{rules::fair::FairShares, snapshot::qos::QosTable};
 use garrick_model::{
     config::{BilledTerms, BillingWeights, PrioritySettings, WeighedTres},
     resources::MemoryRequest,
-    spec_text::licenses::{LicenseRequest, Licenses},
+    spec_text::licenses::LicenseRequest,
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeView, PartitionView},
 };
@@ -48,8 +48,8 @@ pub struct Rules {
     pub nodes: u32,
     /// CPUs of the cluster.
     pub cpus: u64,
-    /// Licenses of the cluster.
-    pub licenses: Licenses,
+    /// Licenses of the cluster, and how many: also those that accounting allows it of other servers.
+    pub licenses: BTreeMap<String, u32>,
     /// The moment that the calculation is made for.
     pub as_of: Timestamp,
     /// The qualities of service.
@@ -141,7 +141,7 @@ impl Rules {
             partitions: ranks,
             nodes: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
             cpus: nodes.iter().map(|node| u64::from(node.shape.cpus)).sum(),
-            licenses: Licenses::default(),
+            licenses: BTreeMap::new(),
             as_of,
             qos: Arc::default(),
             fair: Arc::default(),
@@ -150,7 +150,7 @@ impl Rules {
 
     /// The same with these licenses.
     #[must_use]
-    pub fn with_licenses(self, licenses: Licenses) -> Self {
+    pub fn with_licenses(self, licenses: BTreeMap<String, u32>) -> Self {
         Self { licenses, ..self }
     }
 
@@ -222,8 +222,13 @@ impl Rules {
         if weights.is_empty() {
             return Vec::new();
         }
-        let others =
-            weights.iter().any(|(kind, _)| !matches!(kind, WeighedTres::Cpu | WeighedTres::Mem | WeighedTres::Node));
+        // Nothing is looked up by name for a job that has nothing with one.
+        let has_named = !job.spec.gres.is_empty() || job.spec.licenses.is_some();
+        let others = weights.iter().any(|(kind, _)| match kind {
+            WeighedTres::Cpu | WeighedTres::Mem | WeighedTres::Node => false,
+            WeighedTres::Billing => true,
+            WeighedTres::Gres(_) | WeighedTres::License(_) => has_named,
+        });
         let named = if others { self.amounts(job, [cpus, memory, nodes]) } else { BTreeMap::new() };
         let of = |name: String| named.get(&name).copied().unwrap_or(0);
         let all = |name: String| rank.tres.get(&name).copied().unwrap_or(0);
@@ -235,7 +240,9 @@ impl Rules {
                 WeighedTres::Node => (nodes, f64::from(rank.nodes)),
                 WeighedTres::Billing => (wide(rank.billed(&named, terms)), wide(rank.whole_billing)),
                 WeighedTres::Gres(_) => (wide(of(kind.name())), wide(all(kind.name()))),
-                WeighedTres::License(name) => (wide(of(kind.name())), wide(self.licenses.count(name).into())),
+                WeighedTres::License(name) => {
+                    (wide(of(kind.name())), wide(self.licenses.get(name).copied().unwrap_or(0).into()))
+                }
             };
             if self.settings.flags.no_normal_tres { amount } else { share(amount, whole).min(1.0) }
         };
@@ -254,8 +261,9 @@ impl Rules {
         let nodes = u32::try_from(amounts["node"]).unwrap_or(u32::MAX);
         let gres = job.spec.gres.counted(nodes, job.tasks).into_iter();
         amounts.extend(gres.map(|(name, count)| (format!("gres/{name}"), count)));
-        let asked = job.spec.licenses.as_deref().and_then(|text| text.parse::<LicenseRequest>().ok());
-        let first = asked.and_then(|request| request.alternatives.into_iter().next()).unwrap_or_default();
+        let first = LicenseRequest::of(&job.spec)
+            .and_then(|request| request.alternatives.into_iter().next())
+            .unwrap_or_default();
         amounts.extend(first.0.into_iter().map(|one| (format!("license/{}", one.name), u64::from(one.count))));
         amounts
     }

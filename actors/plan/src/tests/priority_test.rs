@@ -185,7 +185,7 @@ fn weighed(weights: &str, billing: &str, flags: PriorityFlags, job: &JobView) ->
     let (config, _) = garrick_model::config::read_text(std::path::Path::new("slurm.conf"), &text);
     let settings = PrioritySettings { flags, tres: config.unwrap().priority.tres, ..asked() };
     let rules = Rules::new(&settings, &[Arc::new(view)], &nodes, Timestamp::from_secs(NOW));
-    let rules = rules.with_licenses("matlab:4".parse().unwrap());
+    let rules = rules.with_licenses([("matlab".to_owned(), 4)].into());
     let names = settings.tres.iter().map(|(kind, _)| kind.name()).collect();
     (names, rules.factors(job, &rules.partitions["p"], Standing::default()).tres)
 }

@@ -6,6 +6,7 @@ use super::{
     gather::{self, Asked},
     members::RosterAsked,
     messages::{Ask, FrontendErrand, FrontendInput, Said},
+    privacy::Coordinations,
     queries::LONGEST_START,
     sight::Sight,
     site_checks::Checking,
@@ -43,7 +44,7 @@ use garrick_plan::{
 use std::{
     collections::{BTreeMap, HashMap},
     convert::Infallible,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -157,6 +158,8 @@ pub struct FrontendCore {
     pub(super) declined: HashMap<String, Refusal>,
     /// Changes of jobs' accounts, QOS and partitions that their owners were asked for, by request.
     pub(super) moves: BTreeMap<(u64, JobId), Move>,
+    /// What coordinators see.
+    pub(super) coordinated: Mutex<Coordinations>,
 }
 
 impl FrontendCore {
@@ -176,6 +179,7 @@ impl FrontendCore {
             boards: 0,
             declined: HashMap::new(),
             moves: BTreeMap::new(),
+            coordinated: Mutex::default(),
         }
     }
 

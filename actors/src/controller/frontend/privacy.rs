@@ -4,7 +4,10 @@ use super::core::FrontendCore;
 use crate::{messages::job::Authority, submission::users::group_names};
 use garrick_model::{
     config::PrivateKind,
-    entities::association::{AssocId, Association},
+    entities::{
+        Entities,
+        association::{AssocId, Association},
+    },
     ids::{JobId, Sluid},
     messages::command::CommandRequest,
     refusal::Refusal,
@@ -12,7 +15,37 @@ use garrick_model::{
     time::Timestamp,
     view::{JobView, NodeHold, NodeView},
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, PoisonError},
+};
+
+/// Whose jobs those who asked see as coordinators, as of one copy of what accounting knows: all associations are looked at once for
+/// each of them, not for each question.
+#[derive(Debug, Default)]
+pub(super) struct Coordinations {
+    known: Arc<Entities>,
+    of_user: BTreeMap<String, Arc<BTreeSet<AssocId>>>,
+}
+
+impl Coordinations {
+    /// Associations of users in accounts that the user coordinates.
+    fn of(&mut self, known: &Arc<Entities>, cluster: &str, user: &str) -> Arc<BTreeSet<AssocId>> {
+        if !Arc::ptr_eq(&self.known, known) {
+            *self = Self { known: Arc::clone(known), ..Self::default() };
+        }
+        let found = || {
+            let coordinated = known.coordinated_by(user);
+            if coordinated.is_empty() {
+                return Arc::default();
+            }
+            let is_below = |own: &&Association| own.parent.is_some_and(|above| coordinated.contains(above));
+            let below = known.living(cluster).filter(|own| own.user.is_some()).filter(is_below);
+            Arc::new(below.map(|own| own.id).collect())
+        };
+        Arc::clone(self.of_user.entry(user.to_owned()).or_insert_with(found))
+    }
+}
 
 impl FrontendCore {
     /// Does the site hide that from them? Nothing is hidden from operators (slurm.conf(5), `PrivateData`).
@@ -27,20 +60,15 @@ impl FrontendCore {
     /// A test for jobs: may they be shown to the user? Coordinators see those of their accounts.
     pub(super) fn sees_job(&self, by: Authority) -> impl Fn(&JobView) -> bool + use<> {
         let hides = self.hides(by, PrivateKind::Jobs);
-        let seen = if hides { self.coordinated(by) } else { BTreeSet::new() };
+        let seen = if hides { self.coordinated(by) } else { Arc::default() };
         move |view| !hides || view.uid == by.uid || view.association.is_some_and(|id| seen.contains(&id))
     }
 
     /// Associations of users in accounts that the user coordinates.
-    fn coordinated(&self, by: Authority) -> BTreeSet<AssocId> {
-        let known = self.sight.entities();
-        let coordinated = known.coordinated_by(&self.user_name(by.uid).to_ascii_lowercase());
-        if coordinated.is_empty() {
-            return BTreeSet::new();
-        }
-        let is_below = |own: &&Association| own.parent.is_some_and(|above| coordinated.contains(above));
+    fn coordinated(&self, by: Authority) -> Arc<BTreeSet<AssocId>> {
         let cluster = &self.sight.config().cluster_name;
-        known.living(cluster).filter(|own| own.user.is_some()).filter(is_below).map(|own| own.id).collect()
+        let mut found = self.coordinated.lock().unwrap_or_else(PoisonError::into_inner);
+        found.of(&self.sight.entities(), cluster, &self.user_name(by.uid).to_ascii_lowercase())
     }
 
     /// Refuses a question about something that the user may not see. To ask about a hidden job is to ask about an unknown one.
