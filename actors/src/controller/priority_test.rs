@@ -37,7 +37,7 @@ fn wide(nodes: u32) -> JobSpec {
     JobSpec { nodes: Some(NodeCount { min: nodes, max: Some(nodes) }), tasks: Some(4 * nodes), ..spec() }
 }
 
-fn shown(rig: &Rig, job: JobId) -> std::sync::Arc<JobView> {
+fn shown(rig: &Rig, job: JobId) -> Arc<JobView> {
     rig.controller.env.boards.jobs.get(&job).unwrap()
 }
 
@@ -172,12 +172,12 @@ fn meter(billed: f64) -> Meter {
 fn fair_shares_count_in_priorities_and_follow_what_is_used() {
     let site = SITE.replace("PriorityWeightPartition=100\n", "PriorityWeightFairshare=10000\n");
     with_rig(&site, async |mut rig: Rig| {
-        let env = std::sync::Arc::clone(&rig.controller.env);
+        let env = Arc::clone(&rig.controller.env);
         let who = |user: &str| Who { account: "physics".to_owned(), user: user.to_owned(), partition: None };
         let used = |user: &str, billed| ControllerEvent::Usage(Box::new(UsageEvent::User(who(user), meter(billed))));
         let saved = env.append(vec![used("alice", 100.0), used("bob", 300.0)]);
         assert!(matches!(saved.await, Ok(Ok(_))));
-        env.set_entities(std::sync::Arc::new(accounts()));
+        env.set_entities(Arc::new(accounts()));
         let first = rig.submitted(wide(1)).await;
         let second = rig.submitted_as(1002, wide(1)).await;
         rig.until(first, |view| view.priority == 10_250).await;
@@ -191,7 +191,7 @@ fn fair_shares_count_in_priorities_and_follow_what_is_used() {
         // Who has the less has the more: as of the next calculation, here because of a change of accounts.
         let saved = env.append(vec![used("alice", 1000.0)]);
         assert!(matches!(saved.await, Ok(Ok(_))));
-        env.set_entities(std::sync::Arc::new(accounts()));
+        env.set_entities(Arc::new(accounts()));
         rig.submitted(wide(2)).await;
         rig.until(first, |view| view.priority == 5_250).await;
         rig.until(second, |view| view.priority == 10_250).await;
@@ -204,11 +204,11 @@ fn fair_shares_count_in_priorities_and_follow_what_is_used() {
 fn shares_are_shown_with_what_jobs_have_and_only_ones_own_where_usage_is_private() {
     for (private, seen) in [("none", vec![1, 2, 3, 4]), ("usage", vec![3])] {
         with_rig(&format!("PrivateData={private}\n{SITE}"), async |mut rig: Rig| {
-            let env = std::sync::Arc::clone(&rig.controller.env);
+            let env = Arc::clone(&rig.controller.env);
             let who = Who { account: "physics".to_owned(), user: "bob".to_owned(), partition: None };
             let used = ControllerEvent::Usage(Box::new(UsageEvent::User(who, meter(300.0))));
             assert!(matches!(env.append(vec![used]).await, Ok(Ok(_))));
-            env.set_entities(std::sync::Arc::new(accounts()));
+            env.set_entities(Arc::new(accounts()));
             let job = rig.submitted(wide(1)).await;
             rig.until(job, |view| view.eligible).await;
             let ids =

@@ -694,7 +694,7 @@ fn starts_that_no_job_shows_yet_count_for_the_qos_that_they_have() {
     let mut view = site(queue(vec![with_qos("high,low"), with_qos("low"), with_qos("high"), with_qos("normal")]), &all);
     let hold = NodeHold { partition: Some("debug".to_owned()), ..hold(1, 0..1, 100, None) };
     Arc::make_mut(&mut view.nodes[0]).holds.push(hold);
-    let waiting: Vec<Arc<JobView>> = view.pending.iter().cloned().collect();
+    let waiting = view.pending.to_vec();
     view.accounting = view.accounting.clone().counting(&waiting, &view.nodes, &view.partitions, NOW);
     view.pending.remove(0);
     assert_eq!(starts(&plan(&view, NOW)), [(4, "normal")]);
