@@ -564,6 +564,7 @@ pub fn version_1() -> Vec<ControllerEvent> {
         fail: false,
         down: Some(DownCause::Admin),
         drain: true,
+        fail: false,
         reason: Some(reason),
         weight: Some(10),
         features: Some(vec!["gpu".into(), "fast".into()]),
