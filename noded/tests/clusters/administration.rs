@@ -164,7 +164,8 @@ fn there_is_no_sibling_and_no_trace_of_what_there_is_not() {
         assert_eq!((unknown.code, unknown.out.as_str()), (1, ""), "{follow}");
         assert_eq!(unknown.err, "stail: error: job/999: Invalid job id specified\n");
     }
-    assert!(!c.sh(&format!("stail job/{job}")).ok().out.is_empty());
+    // One that is there is no error, whatever its actor has handled.
+    c.sh(&format!("stail job/{job}")).ok();
     c.sh(&format!("scancel {job}")).ok();
     c.down();
 }
