@@ -324,7 +324,7 @@ fn too_much_that_waits_is_given_up_or_ends_the_controller() {
     site.await_jobs(ALICE, "a", &[], &["maple|before|COMPLETED"]);
     let told = site.work.join("told");
     let tell = site.work.join("tell");
-    let text = format!("#!/bin/sh\\necho full $1 >> {}\\n", told.display());
+    let text = format!("#!/bin/sh\\necho full \"$1\" >> {}\\n", told.display());
     let line = format!("printf '{text}' > {0}; chmod 755 {0}; > {1}; chmod 666 {1}", tell.display(), told.display());
     assert!(std::process::Command::new("/bin/sh").args(["-c", &line]).status().unwrap().success());
     // Of SlurmUser.
