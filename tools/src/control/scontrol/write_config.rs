@@ -73,9 +73,8 @@ fn ask(session: &mut Session) -> Result<Running, i32> {
 
 fn text(running: &Running, now: &str) -> String {
     let mut text = format!("#\n# Configuration file for Slurm - {now}\n#\n");
-    let counts = |(key, value): &&(String, String)| {
-        OF_OTHERS.contains(&key.as_str()) && !NOTHING.contains(&value.as_str())
-    };
+    let counts =
+        |(key, value): &&(String, String)| OF_OTHERS.contains(&key.as_str()) && !NOTHING.contains(&value.as_str());
     let others: Vec<&(String, String)> = running.pairs.iter().filter(counts).collect();
     for (key, value) in &running.pairs {
         text += &key_line(key, value, &others);
