@@ -441,13 +441,11 @@ pub struct AgentMsg(pub AgentInput);
 
 impl Message for AgentMsg {
     fn is_traced(&self) -> bool {
-        use AgentInput::{Controller, OwnTrace};
-        let records = |reply: &CommandReply| matches!(reply, CommandReply::TraceRecords(_));
-        match &self.0 {
-            OwnTrace { .. } => false,
-            Controller(ControllerToNode::CommandReply { reply, .. }) => !records(reply),
-            _ => true,
-        }
+        !matches!(
+            self.0,
+            AgentInput::OwnTrace { .. }
+                | AgentInput::Controller(ControllerToNode::CommandReply { reply: CommandReply::TraceRecords(_), .. })
+        )
     }
 
     fn name(&self) -> &'static str {

@@ -4,7 +4,7 @@ use crate::{ids::JobId, time::Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Most triggers that are kept. A choice of this project.
+/// Most triggers of SlurmUser; with so many, no other user may set one. A choice of this project.
 pub const MOST: usize = 4096;
 /// Most triggers of a user who is not SlurmUser (`SlurmctldParameters=allow_user_triggers`). A choice of this project.
 pub const MOST_OF_USER: usize = 64;

@@ -226,3 +226,29 @@ fn a_job_does_not_move_to_a_partition_whose_qos_has_as_many_as_it_may() {
         assert_eq!(answers, [Ok(()), Err(refusal("QOSGrpSubmitJobsLimit"))]);
     });
 }
+
+#[test]
+fn a_job_that_names_several_qos_counts_for_each_of_them() {
+    with_rig(SITE, async |mut rig: Rig| {
+        let mut all = entities();
+        let limits = Limits { counts: [(Count::MaxSubmitPerUser, 2)].into(), ..Limits::default() };
+        all.qos.get_mut("low").unwrap().limits = limits;
+        know(&rig, all);
+        let with = |qos: &str| JobSpec { qos: Some(qos.to_owned()), ..spec() };
+        let to = |qos: &str| {
+            let request = RequestChange { qos: Some(qos.to_owned()), ..RequestChange::default() };
+            JobChange { request, ..JobChange::default() }
+        };
+        let full = refusal("QOSMaxSubmitJobPerUserLimit");
+        taken(&mut rig, with("high,low")).await.unwrap();
+        let last = taken(&mut rig, with("low")).await.unwrap();
+        assert_eq!(taken(&mut rig, with("high,low")).await, Err(full.clone()));
+        assert_eq!(taken(&mut rig, with("low")).await, Err(full.clone()));
+        let high = taken(&mut rig, with("high")).await.unwrap();
+        assert_eq!(updated(&rig, vec![whole(high)], to("high,low")).await, [Err(full)]);
+        // Who leaves makes room.
+        assert_eq!(updated(&rig, vec![whole(last)], to("high")).await, [Ok(())]);
+        rig.until(last, |view| view.spec.qos.as_deref() == Some("high")).await;
+        assert!(taken(&mut rig, with("normal,low")).await.is_ok());
+    });
+}

@@ -30,15 +30,23 @@ const fn is_asked_for(reboot: &Reboot) -> bool {
     reboot.run.is_none() || reboot.next.is_some()
 }
 
+/// A reboot that was not issued is not wanted any more.
+pub(super) fn without_reboot(saved: &mut SavedNode) -> Result<(), Refusal> {
+    let reboot = saved.reboot.filter(|reboot| reboot.issued.is_none()).ok_or_else(no_transition)?;
+    saved.reboot = None;
+    saved.drain &= !reboot.asap;
+    saved.reason = saved.reason.take().filter(|_| saved.is_held_back() || saved.down.is_some());
+    Ok(())
+}
+
 impl NodeCore {
-    /// A reboot that was not issued is not wanted by administrators any more.
+    /// An administrator takes back a reboot that was not issued.
     pub(super) fn cancel_reboot(&self, saved: &mut SavedNode) -> Result<(), Refusal> {
-        let wanted = |reboot: &Reboot| reboot.issued.is_none() && is_asked_for(reboot);
-        let reboot = saved.reboot.filter(wanted).ok_or_else(no_transition)?;
+        if saved.reboot.is_some_and(|reboot| !is_asked_for(&reboot)) {
+            return Err(no_transition());
+        }
+        without_reboot(saved)?;
         saved.reboot = self.reboot_of_run();
-        saved.drain &= !reboot.asap;
-        let stands = saved.is_held_back() || saved.down.is_some();
-        saved.reason = saved.reason.take().filter(|_| stands);
         Ok(())
     }
 

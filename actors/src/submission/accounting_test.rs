@@ -282,9 +282,36 @@ fn what_a_request_is_billed_follows_its_licenses() {
     let conf = "ClusterName=test\nSlurmctldHost=head\nLicenses=matlab:8\nNodeName=n[0-2] CPUs=4 RealMemory=4000\n\
                 PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED TRESBillingWeights=\"CPU=1,license/matlab=10\"\n";
     let mut site = Site::new(conf);
-    let record = site.submit(1001, JobSpec { licenses: Some("matlab:1".to_owned()), ..spec() }).unwrap();
+    let mut record = site.submit(1001, JobSpec { licenses: Some("matlab:1".to_owned()), ..spec() }).unwrap();
     let before = record.resolved.billing.unwrap();
     let change = JobChange { licenses: Some("matlab:3".to_owned()), ..JobChange::default() };
     let revised = site.revise(Authority { uid: 1001, admin: false }, &record, &change).unwrap();
     assert_eq!(revised.resolved.billing, Some(before + 20));
+    // Other changes leave it as it is.
+    record.resolved.billing = Some(7);
+    let change = JobChange { comment: Some("mine".to_owned()), ..JobChange::default() };
+    let revised = site.revise(Authority { uid: 1001, admin: false }, &record, &change).unwrap();
+    assert_eq!(revised.resolved.billing, Some(7));
+}
+
+#[test]
+fn limits_of_a_partition_are_lifted_by_one_qos_and_not_by_several_together() {
+    let mut all = entities();
+    for (name, flag) in [("high", QosFlag::PartitionTimeLimit), ("low", QosFlag::PartitionMaxNodes)] {
+        all.qos.get_mut(name).unwrap().flags.insert(flag);
+    }
+    for enforce in ["ANY", "ALL"] {
+        let conf = format!(
+            "ClusterName=test\nSlurmctldHost=head\nAccountingStorageEnforce={ALL}\nEnforcePartLimits={enforce}\n\
+             NodeName=n[0-2] CPUs=4 RealMemory=4000\nPartitionName=main Nodes=ALL Default=YES MaxTime=60 MaxNodes=1\n"
+        );
+        let send = |minutes: u64, nodes: u32| {
+            let time_limit = Some(TimeLimit::Secs(minutes * 60));
+            let nodes = Some(NodeCount { min: nodes, max: Some(nodes) });
+            let spec = JobSpec { time_limit, nodes, ..named(None, Some("high,low")) };
+            Site::new(&conf).accounting(&all).submit(1001, spec).map(|_| ())
+        };
+        assert_eq!((send(120, 1), send(30, 2)), (Ok(()), Ok(())), "{enforce}");
+        assert!(send(120, 2).is_err(), "{enforce}");
+    }
 }

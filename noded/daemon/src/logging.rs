@@ -13,9 +13,9 @@ use std::{
     fmt::Write as _,
     fs::{File, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 use tracing::{Level, Subscriber, field::Visit};
 use tracing_subscriber::{
@@ -69,7 +69,8 @@ pub struct Settings {
 /// The log of this process.
 struct Log {
     sink: Arc<Sink>,
-    scheduler: Option<(Arc<Sink>, reload::Handle<EnvFilter, Registry>)>,
+    scheduler: Arc<SchedulerLog>,
+    scheduler_level: reload::Handle<EnvFilter, Registry>,
     levels: Mutex<LogLevels>,
     level: reload::Handle<EnvFilter, Registry>,
     syslog: reload::Handle<LevelFilter, Registry>,
@@ -116,29 +117,29 @@ pub fn start(settings: &Settings) -> Result<(), LogError> {
         .with_writer(SharedSink(Arc::clone(&sink)))
         .with_filter(level);
     let system = Syslog::new(Path::new(syslog::SOCKET), &settings.name).with_filter(syslog_level);
-    let mut layers: Vec<Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>> =
-        vec![Box::new(lines), Box::new(system)];
-    let mut scheduler = None;
-    if let Some(file) = &settings.scheduler {
-        let sink = Arc::new(Sink::open(Some(file.clone()), settings.follows_file)?);
-        let (level, handle) = reload::Layer::new(scheduler_filter(settings.levels.scheduler));
-        let lines = tracing_subscriber::fmt::layer()
-            .with_ansi(false)
-            .event_format(Lines)
-            .with_writer(SharedSink(Arc::clone(&sink)))
-            .with_filter(level);
-        layers.push(Box::new(lines));
-        scheduler = Some((sink, handle));
-    }
+    let scheduler = Arc::new(SchedulerLog::default());
+    scheduler.set_file(settings.scheduler.as_deref());
+    let (of_scheduler, scheduler_level) = reload::Layer::new(scheduler_filter(settings.levels.scheduler));
+    let moves = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .event_format(Lines)
+        .with_writer(SharedSchedulerLog(Arc::clone(&scheduler)))
+        .with_filter(of_scheduler);
+    let layers: Vec<Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>> =
+        vec![Box::new(lines), Box::new(system), Box::new(moves)];
     // A second start (in tests) keeps the first log.
     if tracing_subscriber::registry().with(layers).try_init().is_ok() {
         let _ = LOG.set(Log {
             sink,
-            scheduler,
+            scheduler: Arc::clone(&scheduler),
+            scheduler_level,
             levels: Mutex::new(settings.levels.clone()),
             level: level_handle,
             syslog: syslog_handle,
         });
+    }
+    if settings.levels.scheduler {
+        scheduler.open();
     }
     std::panic::set_hook(Box::new(|info| tracing::error!("panic: {info}")));
     Ok(())
@@ -151,9 +152,17 @@ pub fn set_levels(levels: &LogLevels) {
         // It fails when the log is gone, and then nothing is logged.
         let _ = log.level.reload(filter(levels));
         let _ = log.syslog.reload(syslog_filter(levels.syslog));
-        if let Some((_, level)) = &log.scheduler {
-            let _ = level.reload(scheduler_filter(levels.scheduler));
+        if levels.scheduler {
+            log.scheduler.open();
         }
+        let _ = log.scheduler_level.reload(scheduler_filter(levels.scheduler));
+    }
+}
+
+/// The file of the scheduler's log from now on; `None`: there is none.
+pub fn set_scheduler_file(file: Option<&Path>) {
+    if let Some(log) = LOG.get() {
+        log.scheduler.set_file(file);
     }
 }
 
@@ -182,23 +191,30 @@ pub fn change(change: &LogChange) {
 /// Opens the log file anew: it may have been moved away. Where that fails the old one is kept.
 pub fn reopen() {
     let Some(log) = LOG.get() else { return };
-    for sink in [Some(&log.sink), log.scheduler.as_ref().map(|(sink, _)| sink)].into_iter().flatten() {
+    for sink in [Some(Arc::clone(&log.sink)), log.scheduler.sink()].into_iter().flatten() {
         if let Err(e) = sink.reopen() {
             tracing::error!("{e}; the log goes on in the file that was open");
         }
     }
 }
 
-fn open(path: &Path) -> Result<File, LogError> {
+/// Mode of a log that is made; what the process's mask forbids is taken away.
+const ANY_MODE: u32 = 0o666;
+/// Mode of the scheduler's log: only its owner reads it.
+const PRIVATE: u32 = 0o600;
+
+fn open(path: &Path, mode: u32) -> Result<File, LogError> {
     if let Some(parent) = path.parent() {
         let _ = std::fs::create_dir_all(parent);
     }
-    OpenOptions::new().create(true).append(true).open(path).map_err(|cause| LogError { path: path.to_owned(), cause })
+    let opened = OpenOptions::new().create(true).append(true).mode(mode).open(path);
+    opened.map_err(|cause| LogError { path: path.to_owned(), cause })
 }
 
 /// Where lines go.
 struct Sink {
     path: Option<PathBuf>,
+    mode: u32,
     follows: bool,
     /// `None`: standard error.
     file: Mutex<Option<File>>,
@@ -206,13 +222,13 @@ struct Sink {
 
 impl Sink {
     fn open(path: Option<PathBuf>, follows: bool) -> Result<Self, LogError> {
-        let file = path.as_deref().map(open).transpose()?;
-        Ok(Self { path, follows, file: Mutex::new(file) })
+        let file = path.as_deref().map(|path| open(path, ANY_MODE)).transpose()?;
+        Ok(Self { path, mode: ANY_MODE, follows, file: Mutex::new(file) })
     }
 
     fn reopen(&self) -> Result<(), LogError> {
         let Some(path) = &self.path else { return Ok(()) };
-        let file = open(path)?;
+        let file = open(path, self.mode)?;
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
         Ok(())
     }
@@ -233,6 +249,74 @@ impl Sink {
         let (Some(path), Some(file)) = (&self.path, &*file) else { return false };
         let identity = |about: std::fs::Metadata| (about.dev(), about.ino());
         std::fs::metadata(path).map(identity).ok() != file.metadata().map(identity).ok()
+    }
+}
+
+/// Where lines of the scheduler's log go. Its file is opened when the log is switched on.
+#[derive(Default)]
+struct SchedulerLog(Mutex<SchedulerFile>);
+
+#[derive(Default)]
+struct SchedulerFile {
+    path: Option<PathBuf>,
+    /// `None`: it is not open.
+    sink: Option<Arc<Sink>>,
+}
+
+impl SchedulerLog {
+    fn lock(&self) -> MutexGuard<'_, SchedulerFile> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another file is opened when it is needed.
+    fn set_file(&self, path: Option<&Path>) {
+        let mut file = self.lock();
+        if file.path.as_deref() != path {
+            *file = SchedulerFile { path: path.map(Path::to_owned), sink: None };
+        }
+    }
+
+    fn sink(&self) -> Option<Arc<Sink>> {
+        self.lock().sink.clone()
+    }
+
+    /// Opens the file where it is not open. Where it cannot be opened, the daemon goes on without this log.
+    fn open(&self) {
+        let path = {
+            let file = self.lock();
+            if file.sink.is_some() { None } else { file.path.clone() }
+        };
+        let Some(path) = path else { return };
+        match open(&path, PRIVATE) {
+            Ok(file) => {
+                let sink = Sink { path: Some(path), mode: PRIVATE, follows: false, file: Mutex::new(Some(file)) };
+                self.lock().sink = Some(Arc::new(sink));
+            }
+            Err(error) => tracing::warn!("{error}: the scheduler has no log"),
+        }
+    }
+}
+
+struct SharedSchedulerLog(Arc<SchedulerLog>);
+
+/// Drops lines where no file is open.
+struct SchedulerWriter(Option<Arc<Sink>>);
+
+impl io::Write for SchedulerWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.as_ref().map_or(Ok(()), |sink| sink.write(line)).map(|()| line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'s> MakeWriter<'s> for SharedSchedulerLog {
+    type Writer = SchedulerWriter;
+
+    fn make_writer(&'s self) -> SchedulerWriter {
+        SchedulerWriter(self.0.sink())
     }
 }
 
@@ -332,6 +416,33 @@ mod tests {
             let read = |path| std::fs::read_to_string(path).unwrap();
             assert_eq!((read(&old).lines().count(), &*read(&path)), (if follows { 1 } else { 2 }, "three\n"));
         }
+    }
+
+    #[test]
+    fn the_schedulers_log_is_opened_when_it_is_switched_on_and_for_its_owner_only() {
+        let dir = Scratch::new("sched-log");
+        let (one, other) = (dir.join("one.log"), dir.join("other.log"));
+        let log = SchedulerLog::default();
+        log.open();
+        log.set_file(Some(&one));
+        assert!(log.sink().is_none() && !one.exists());
+        let write = |line: &[u8]| io::Write::write(&mut SchedulerWriter(log.sink()), line).unwrap();
+        assert_eq!(write(b"lost\n"), 5);
+        log.open();
+        write(b"first\n");
+        log.set_file(Some(&one));
+        write(b"second\n");
+        log.set_file(Some(&other));
+        log.open();
+        write(b"third\n");
+        let read = |path| std::fs::read_to_string(path).unwrap();
+        assert_eq!((&*read(&one), &*read(&other)), ("first\nsecond\n", "third\n"));
+        let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&one).unwrap());
+        assert_eq!(mode & 0o077, 0);
+        // What cannot be opened is no log.
+        log.set_file(Some(dir.path()));
+        log.open();
+        assert!(log.sink().is_none());
     }
 
     #[test]

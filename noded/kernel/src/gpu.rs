@@ -102,7 +102,7 @@ pub fn by_process(counters: &impl GpuCounters) -> Result<GpuUses, GpuError> {
 pub fn minors(devices: &[GresDevice]) -> Vec<(u32, u32)> {
     let number = |file: &PathBuf| file.to_str()?.strip_prefix("/dev/nvidia")?.parse().ok();
     let gpus = devices.iter().filter(|device| device.name == GPU);
-    gpus.flat_map(|gpu| gpu.files.iter().filter_map(number).map(|minor| (gpu.number, minor))).collect()
+    gpus.flat_map(|gpu| gpu.files.iter().filter_map(number).map(move |minor| (gpu.number, minor))).collect()
 }
 
 /// `nvmlProcessInfo_t`.

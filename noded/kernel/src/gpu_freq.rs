@@ -116,8 +116,16 @@ impl KeptClocks {
         let to = Clocks { memory, gpu: own };
         // Before anything changes: a crash must not lose it.
         let text = format!("{owner}\n{} {}\n", had.memory, had.gpu);
+        let before = files::read_if_there(&path)?;
         files::write_atomically(&path, text.as_bytes(), 0o600)?;
-        by.set_clocks(gpu, to).map_err(of_gpu(gpu))?;
+        if let Err(cause) = by.set_clocks(gpu, to) {
+            // It is still what those who set it before made of it, if anybody did.
+            match before {
+                Some(bytes) => files::write_atomically(&path, &bytes, 0o600)?,
+                None => fs::remove_file(&path).map_err(failed("remove", &path))?,
+            }
+            return Err(of_gpu(gpu)(cause));
+        }
         Ok(to)
     }
 
@@ -214,7 +222,11 @@ mod tests {
         fn gpu_clocks(&self, _: u32, memory: u32) -> Result<Vec<u32>, GpuError> {
             Ok(if memory == 810 { vec![405, 300] } else { vec![1410, 1200, 900, 600, 300] })
         }
+        /// One clock is refused.
         fn set_clocks(&self, gpu: u32, to: Clocks) -> Result<(), GpuError> {
+            if to.gpu == 1200 {
+                return Err(GpuError::Call { call: "set", code: 4 });
+            }
             self.0.borrow_mut().insert(gpu, to);
             Ok(())
         }
@@ -240,6 +252,19 @@ mod tests {
         kept.put_back(&gpus, "7.").unwrap();
         assert_eq!(gpus.now(0), (1593, 1410));
         assert!(!kept.has("7.").unwrap());
+    }
+
+    #[test]
+    fn who_could_not_set_a_gpu_has_not_set_it() {
+        let (scratch, gpus) = (Scratch::new("gpu-refused"), Two::new());
+        let kept = KeptClocks::new(scratch.join("kept"));
+        assert!(kept.set(&gpus, &[0], asked("1200"), "7.0.").1.is_err());
+        assert!(!kept.has("7.").unwrap());
+        kept.set(&gpus, &[0], asked("medium"), "8.0.").1.unwrap();
+        assert!(kept.set(&gpus, &[0], asked("1200"), "7.0.").1.is_err());
+        assert!(kept.has("8.").unwrap() && !kept.has("7.").unwrap());
+        kept.put_back(&gpus, "8.").unwrap();
+        assert_eq!(gpus.now(0), (1593, 1410));
     }
 
     #[test]

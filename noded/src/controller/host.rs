@@ -5,7 +5,7 @@ use crate::{
     controller::{
         links::try_tell,
         names::Names,
-        tokens,
+        primary, tokens,
         trust::{Trust, internal},
     },
     daemon::place::Cluster,
@@ -28,6 +28,7 @@ use garrick_runtime::{Address, ReplyTo, TraceContext};
 use garrick_transport::{JoinServer, identity};
 use std::{
     collections::BTreeSet,
+    path::Path,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -113,7 +114,9 @@ impl Reader {
                         "SlurmctldPort is another: this controller keeps its port until it is started again"
                     );
                 }
+                logging::set_scheduler_file(config.sched_log_file.as_deref().map(Path::new));
                 logging::set_levels(&self.cluster.log_levels_of(&config, None));
+                primary::reconfigured(&config);
                 tracing::info!(file = %path.display(), "configuration read again");
                 if let Some(Err(why)) = self.accounts.get().map(|accounts| accounts.read_again()) {
                     tracing::error!("the settings of accounting were not changed: {why}");

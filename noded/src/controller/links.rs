@@ -2,7 +2,7 @@
 
 use garrick_actors::{
     controller::{
-        frontend::messages::FrontendInput,
+        frontend::{CROWDED, messages::FrontendInput},
         messages::ControllerMsg,
         shells::{
             env::Env,
@@ -12,9 +12,12 @@ use garrick_actors::{
     messages::node::Registration,
 };
 use garrick_frame::{LinkKind, Traced};
-use garrick_model::messages::{
-    command::CommandRequest,
-    node::{ControllerToNode, NodeToController},
+use garrick_model::{
+    messages::{
+        command::{CommandReply, CommandRequest},
+        node::{ControllerToNode, NodeToController},
+    },
+    refusal::Refusal,
 };
 use garrick_runtime::{Address, Lane, SendError, TraceContext};
 use garrick_transport::{Class, Connection, Endpoint, LinkError, LinkHandle, Sender, Sparing, identity::Role};
@@ -153,7 +156,7 @@ fn carry_out(
 }
 
 /// Commands whose user is asked for at a time; where there are more, they are handed over as they are, and told to come back
-/// if that matters.
+/// if that matters. Those with a token are not handed over then: they come back.
 const MOST_ASKED_FOR: usize = 256;
 
 /// Hands a command over once the name service said what it will need, or had its time. What else the agent says goes on.
@@ -161,6 +164,7 @@ fn tell_prepared(
     frontend: &Address<ControllerMsg>,
     names: &Names,
     env: &Arc<Env>,
+    link: &Sender<ControllerToNode>,
     cx: TraceContext,
     mut message: ControllerMsg,
 ) -> Option<ControllerMsg> {
@@ -168,18 +172,23 @@ fn tell_prepared(
     let ControllerMsg::Input(FrontendInput::AgentSaid { message: command, .. }) = &message else {
         return Some(message);
     };
-    let NodeToController::Command { caller, request, .. } = &**command else { return Some(message) };
+    let NodeToController::Command { query, caller, request } = &**command else { return Some(message) };
     if matches!(**request, CommandRequest::WithToken { .. }) {
+        let Ok(turn) = TURNS.try_acquire() else {
+            let reply = CommandReply::Refused(Refusal::RetryAfter { after: CROWDED });
+            // A link that has gone is noticed by whoever reads next.
+            let _ = link.try_send(&traced(ControllerToNode::CommandReply { query: *query, reply }));
+            return None;
+        };
         let (frontend, names, config) = (frontend.clone(), names.clone(), env.config());
         actix_rt::spawn(async move {
-            // It is never closed.
-            let _turn = TURNS.acquire().await;
             if let ControllerMsg::Input(FrontendInput::AgentSaid { message: command, .. }) = &mut message
                 && let NodeToController::Command { caller, request, .. } = &mut **command
             {
                 tokens::take_off(caller, request, &config, &names).await;
                 names.prepare(&questions_of(caller, request)).await;
             }
+            drop(turn);
             tell(&frontend, cx, message).await;
         });
         return None;
@@ -312,7 +321,7 @@ async fn converse(
                     continue;
                 }
                 let message = ControllerMsg::agent_message(node.clone(), number, message);
-                if let Some(message) = tell_prepared(&frontend, &names, &env, cx, message) {
+                if let Some(message) = tell_prepared(&frontend, &names, &env, &own, cx, message) {
                     tell(&frontend, cx, message).await;
                 }
             }

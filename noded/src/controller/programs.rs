@@ -1,5 +1,5 @@
 //! The site's programs that the controller runs for its actors: mail, prologs and epilogs of its own, and those for the power of
-//! nodes. At most so many run at a time, and so many wait; mail does not hold up the others.
+//! nodes, and those of triggers. At most so many run at a time, and so many wait; mail and triggers do not hold up the others.
 
 use crate::scripts;
 use garrick_actors::controller::shells::ports::SitePrograms;
@@ -25,6 +25,8 @@ impl Lane {
 
 /// Programs of mail that run at a time. Each is short, and nobody waits for it.
 const MAILS: usize = 16;
+/// Programs of triggers that run at a time: users may set them, and each may take minutes.
+const TRIGGERS: usize = 16;
 /// Other programs that run at a time: a prolog of a job may take minutes, and jobs start in crowds.
 const OTHERS: usize = 256;
 /// Rows of a kind that may wait or run; one more is refused.
@@ -34,6 +36,7 @@ const PLACES: usize = 16_384;
 #[derive(Debug)]
 pub struct Runner {
     mails: Lane,
+    triggers: Lane,
     others: Lane,
     runtime: Handle,
 }
@@ -41,13 +44,18 @@ pub struct Runner {
 impl Runner {
     /// For the runtime of the calling thread, which has to live as long as the controller.
     pub fn here() -> Self {
-        Self { mails: Lane::new(MAILS, PLACES), others: Lane::new(OTHERS, PLACES), runtime: Handle::current() }
+        let [mails, triggers, others] = [MAILS, TRIGGERS, OTHERS].map(|running| Lane::new(running, PLACES));
+        Self { mails, triggers, others, runtime: Handle::current() }
     }
 }
 
 impl SitePrograms for Runner {
     fn run(&self, program: SiteProgram, done: ReplyTo<Result<(), String>>) {
-        let lane = if program.moment == Moment::Mail { &self.mails } else { &self.others };
+        let lane = match program.moment {
+            Moment::Mail => &self.mails,
+            Moment::Trigger => &self.triggers,
+            _ => &self.others,
+        };
         let Ok(place) = Arc::clone(&lane.places).try_acquire_owned() else {
             let why = format!("{} was not run: {PLACES} others wait", program.moment.key());
             tracing::error!("{why}");
@@ -95,5 +103,15 @@ mod tests {
         let (done, refused) = ReplyTo::channel();
         runner.run(row(Moment::Mail, "/bin/test", "words"), done);
         assert!(refused.await.unwrap().unwrap_err().contains("MailProg was not run"));
+    }
+
+    #[tokio::test]
+    async fn triggers_do_not_hold_up_what_jobs_wait_for() {
+        let runner = Runner { triggers: Lane::new(0, PLACES), ..Runner::here() };
+        let (done, _waits) = ReplyTo::channel();
+        runner.run(row(Moment::Trigger, "/bin/test", "words"), done);
+        let (done, prolog) = ReplyTo::channel();
+        runner.run(row(Moment::PrologSlurmctld, "/bin/test", "words"), done);
+        assert_eq!(prolog.await.unwrap(), Ok(()));
     }
 }

@@ -47,6 +47,7 @@ use garrick_kernel::{
 use garrick_model::{
     config::{self, Config},
     time::Timestamp,
+    trigger::TriggerEvent,
 };
 use garrick_runtime::{Address, System};
 use garrick_transport::{
@@ -143,7 +144,6 @@ pub struct RunningController {
     // Closed before the state folder is given up.
     _door: Door,
     tenure: Tenure,
-    env: Arc<Env>,
     /// Its frontend.
     pub frontend: Address<ControllerMsg>,
 }
@@ -157,13 +157,12 @@ impl RunningController {
 
     /// The process ends in order. Whoever has the state folder next is told so.
     pub async fn end(self) {
-        let config = self.env.config();
         let Self {
             _http: http, _completion: completion, _feed: feed, _accounts: accounts, _door: door, tenure, ..
         } = self;
         // In this order: what feeds others before these.
         drop((http, completion, feed, accounts, door));
-        primary::ends(&config).await;
+        primary::ends().await;
         tenure.end();
     }
 }
@@ -446,7 +445,7 @@ fn unread(cause: Unread, path: &Path) -> ControllerStartError {
     }
 }
 
-/// Who administrates must be known before anybody is served; who owns the jobs that are there is asked meanwhile.
+/// Who administrates must be known before anybody is served; who owns the jobs and triggers that are there is asked meanwhile.
 async fn first_names(names: &Names, config: &Config, committed: &Committed) {
     let by_name = [&config.slurm_user, &config.slurmd_user].map(|name| Question::UserCalled(name.clone()));
     names.prepare(&by_name).await;
@@ -458,7 +457,8 @@ async fn first_names(names: &Names, config: &Config, committed: &Committed) {
     let questions: Vec<Question> = administrators.into_iter().flatten().map(Question::User).collect();
     names.prepare(&questions).await;
     let owners = committed.jobs().into_iter().filter_map(|job| committed.look(job, |record| record.owner.uid));
-    let owners: BTreeSet<u32> = owners.collect();
+    let of_triggers = committed.triggers().0.into_values().map(|trigger| trigger.uid);
+    let owners: BTreeSet<u32> = owners.chain(of_triggers).collect();
     names.ask(owners.into_iter().map(Question::User));
 }
 
@@ -477,6 +477,16 @@ async fn own_accounts(cluster: &Cluster) -> Result<Option<RunningAccounts>, Cont
     Ok(Some(accounts::start(cluster, settings).await?))
 }
 
+/// What a start has once the state folder is this process's.
+struct Begun {
+    log: Arc<FileLog>,
+    audit: AuditLog,
+    fence: Fence,
+    /// What became of the cluster's controllers.
+    happened: BTreeSet<TriggerEvent>,
+    exit: watch::Sender<bool>,
+}
+
 /// Starts the role. `exit` is set when a command orders the end.
 pub async fn start(
     cluster: &Cluster,
@@ -489,13 +499,31 @@ pub async fn start(
     let audit_path = cluster.config.audit_log();
     let audit = AuditLog::start(audit_path.as_deref())
         .map_err(|cause| ControllerStartError::Folder { path: audit_path.clone().unwrap_or_default(), cause })?;
-    let state = state_folder(cluster)?;
     let log = Arc::new(open_journal(cluster, options, &mut tenure)?);
+    let begun = Begun { log, audit, fence: tenure.fence(), happened, exit };
     primary::becomes(&cluster.config).await;
+    // The folder is this process's until its program has run.
+    match start_to_serve(cluster, options, system, begun).await {
+        Ok(running) => Ok(running(tenure)),
+        Err(error) => {
+            primary::ends().await;
+            Err(error)
+        }
+    }
+}
+
+/// Starts what serves. What is returned makes a controller of it.
+async fn start_to_serve(
+    cluster: &Cluster,
+    options: &Options,
+    system: &System,
+    begun: Begun,
+) -> Result<impl FnOnce(Tenure) -> RunningController, ControllerStartError> {
+    let Begun { log, audit, fence, happened, exit } = begun;
+    let state = state_folder(cluster)?;
     let beside = Arc::new(Beside::open(&state, Arc::clone(&log) as _, options.ignore_errors)?);
     let reset_key = reset_key::kept(&state);
     let keys = keys(cluster, Some(&beside))?;
-    let fence = tenure.fence();
     actix_rt::spawn(async move {
         while end_if_fenced(&fence).is_ok() {
             tokio::time::sleep(FENCE_PAUSE).await;
@@ -609,7 +637,7 @@ pub async fn start(
         accounting: service,
     };
     door.serve(world);
-    let http = Http { env: Arc::clone(&env), frontend: frontend.clone() }.start(endpoint.local_addr());
+    let http = Http { env, frontend: frontend.clone() }.start(endpoint.local_addr());
     tracing::info!(
         cluster = cluster.config.cluster_name,
         epoch,
@@ -619,7 +647,7 @@ pub async fn start(
         door = %door_path.display(),
         "the controller serves"
     );
-    Ok(RunningController {
+    Ok(move |tenure: Tenure| RunningController {
         process,
         _http: http,
         _completion: completion,
@@ -627,7 +655,6 @@ pub async fn start(
         _accounts: accounts,
         _door: door,
         tenure,
-        env,
         frontend,
     })
 }

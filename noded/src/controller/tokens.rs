@@ -93,7 +93,10 @@ fn read_key(path: &Path) -> Result<Vec<u8>, TokenError> {
         return bad(format!("it belongs to uid {}: chown it to uid {own}", found.uid()));
     }
     if found.mode() & 0o077 != 0 {
-        return bad(format!("its mode is {:o}: others than its owner can reach it, chmod 600 it", found.mode() & 0o777));
+        return bad(format!(
+            "its mode is {:o}: others than its owner can reach it, chmod 600 it",
+            found.mode() & 0o777
+        ));
     }
     let mut key = Vec::new();
     file.read_to_end(&mut key).map_err(failed)?;

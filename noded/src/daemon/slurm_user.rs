@@ -103,10 +103,14 @@ fn prepare(config: &Config, options: &Options, home: Option<&Path>, user: &Accou
     let log = options.log_file.clone().or_else(|| config.slurmctld_log_file.as_deref().map(PathBuf::from));
     let pid = PathBuf::from(&config.slurmctld_pid_file);
     let scheduler = config.sched_log_file.as_deref().map(PathBuf::from);
-    for (path, mode) in [(log.filter(|_| !options.foreground), 0o600), (scheduler, 0o600), (Some(pid), 0o644)] {
+    for (path, mode) in [(log.filter(|_| !options.foreground), 0o600), (Some(pid), 0o644)] {
         if let Some(path) = path {
             files::make_for(&path, mode, user.uid, user.gid)?;
         }
+    }
+    if let Some(path) = scheduler {
+        // Where it cannot be opened later, the controller says so and goes on without it.
+        let _ = files::make_for(&path, 0o600, user.uid, user.gid);
     }
     Ok(())
 }

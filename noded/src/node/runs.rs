@@ -9,6 +9,8 @@ use garrick_daemon::run::{
 };
 use garrick_kernel::{
     cgroup::{CgroupError, Entry, JobCgroup, Tracking},
+    gpu::Nvml,
+    gpu_freq::KeptClocks,
     lock::LifeLock,
     proc_tree::{self, ProcessTable},
     spawn::{self, Session, SpawnSpec, Spawned, cstring},
@@ -248,6 +250,7 @@ impl RunWorld {
     /// Kills everything of a run and removes its cgroups; gives back what is left. Blocks.
     pub fn sweep(&self, run: RunKey) -> Option<Leftover> {
         let left = self.kill_everything(run);
+        self.put_clocks_back(run);
         // No other process may find its launcher any more; a launcher without a `stepd` learns from this that the run is over. A
         // `stepd` that was killed could not remove its own door.
         let door = self.door(run);
@@ -259,6 +262,21 @@ impl RunWorld {
             }
         }
         left
+    }
+
+    /// What a `stepd` that was killed could not do for the GPUs whose clocks it had set.
+    fn put_clocks_back(&self, run: RunKey) {
+        let (kept, owner) = (KeptClocks::new(&self.settings.kept_gpu_clocks), format!("{}.", run.sluid));
+        let result = match kept.has(&owner) {
+            Ok(false) => return,
+            Ok(true) => Nvml::load()
+                .map_err(|error| error.to_string())
+                .and_then(|nvml| kept.put_back(&nvml, &owner).map_err(|error| error.to_string())),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = result {
+            tracing::error!(job_id = run.job.0, "clocks of GPUs: {error}");
+        }
     }
 
     fn kill_everything(&self, run: RunKey) -> Option<Leftover> {

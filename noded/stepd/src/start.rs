@@ -26,6 +26,7 @@ use garrick_events::steps::event::StepEvent;
 use garrick_kernel::{
     cgroup::{Cgroups, Constraints, MemoryLimit, Swap, Tracking},
     cpu_freq::CpuFrequencies,
+    gpu,
     gpu_freq::KeptClocks,
     inventory,
     on_thread::OnThread,
@@ -235,6 +236,7 @@ impl Run {
         config.cgroups = self.place.cgroup.is_some();
         config.gpus =
             GpuSight::new(&self.share.gres, &settings.shape.gres, settings.gpu_variables, self.place.devices_limited);
+        config.gpu_minors = gpu::minors(&settings.devices);
         config.job_nodes = orders.credential.nodes.len();
         config.governor = settings.governor;
         config.priority = settings.priority;

@@ -4,7 +4,7 @@
 
 use crate::{
     deployment::{ALICE, ROOT, SLURM, Site},
-    support::{Answer, Cluster, answer},
+    support::{Answer, Cluster, Killed, answer},
 };
 use garrick_model::config;
 use std::{
@@ -60,7 +60,8 @@ fn a_token_stands_for_its_user_and_no_other() {
     // No more than she, whoever shows it: not even root.
     let update = ["update", "nodename=n1", "state=drain", "reason=x"];
     for who in [BOB, ROOT] {
-        assert_ne!(with_token(&site, who, &alices, "scontrol", &update).code, 0, "{who:?}");
+        let refused = with_token(&site, who, &alices, "scontrol", &update);
+        assert_eq!((refused.code, refused.err.as_str()), (1, "slurm_update error: Invalid user id\n"), "{who:?}");
     }
     with_token(&site, BOB, &alices, "scancel", &[&job]).ok();
     // Nobody gets another's, but of an administrator; with a token none is made.
@@ -170,12 +171,21 @@ fn there_is_no_sibling_and_no_trace_of_what_there_is_not() {
     c.down();
 }
 
+/// Sets it when dropped, also by a panic: the thread that waits for it ends.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Each batch of records that a node's daemon sends was itself a message to its agent.
 #[test]
 fn who_follows_a_node_is_not_sent_what_following_causes() {
     const LINES: usize = 60;
     let c = Cluster::up("stail-node", &ONE);
-    let mut stail = c.command("stail").args(["-f", "node/n1"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stail = Killed(c.command("stail").args(["-f", "node/n1"]).stdout(Stdio::piped()).spawn().unwrap());
     let seen = AtomicBool::new(false);
     let lines: Vec<String> = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -184,12 +194,10 @@ fn who_follows_a_node_is_not_sent_what_following_causes() {
                 c.sh("scontrol setdebug info nodes=n1");
             }
         });
-        let lines = BufReader::new(stail.stdout.take().unwrap()).lines().take(LINES).map(Result::unwrap).collect();
-        seen.store(true, Ordering::Relaxed);
-        lines
+        let _over = SetAtEnd(&seen);
+        BufReader::new(stail.0.stdout.take().unwrap()).lines().take(LINES).map(Result::unwrap).collect()
     });
-    stail.kill().unwrap();
-    stail.wait().unwrap();
+    drop(stail);
     assert_eq!(lines.len(), LINES);
     let of_traces: Vec<_> = lines.iter().filter(|line| line.contains("OwnTrace")).collect();
     assert!(of_traces.is_empty(), "{of_traces:#?}");

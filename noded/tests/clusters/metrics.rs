@@ -91,7 +91,8 @@ fn prometheus_reads_metrics_at_the_port_of_the_controller() {
     });
     let of_actors = |name: &str| {
         let (_, own) = get(port, "/metrics/garrick", &[]);
-        let line = own.lines().find_map(|line| line.strip_prefix(&format!("{name}{{actors=\"/job\"")).map(str::to_owned));
+        let line =
+            own.lines().find_map(|line| line.strip_prefix(&format!("{name}{{actors=\"/job\"")).map(str::to_owned));
         line.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
     };
     assert!(of_actors("garrick_actors").unwrap() >= 1.0);
@@ -155,7 +156,10 @@ fn prometheus_of_debian_reads_all_and_its_alerts_fire() {
     let asked = |path: &str| -> serde_json::Value {
         let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
         let answer = agent.get(format!("http://127.0.0.1:{server}/api/v1/{path}")).call();
-        answer.ok().and_then(|mut answer| serde_json::from_str(&answer.body_mut().read_to_string().ok()?).ok()).unwrap_or_default()
+        answer
+            .ok()
+            .and_then(|mut answer| serde_json::from_str(&answer.body_mut().read_to_string().ok()?).ok())
+            .unwrap_or_default()
     };
     c.await_that("each page was read", || {
         let targets = asked("targets");

@@ -244,7 +244,8 @@ mod tests {
 
     #[test]
     fn a_token_never_travels() {
-        let variables = || [("A", "b"), ("SLURM_JWT", "x.y.z")].map(|(n, v)| (OsString::from(n), OsString::from(v))).into_iter();
+        let variables =
+            || [("A", "b"), ("SLURM_JWT", "x.y.z")].map(|(n, v)| (OsString::from(n), OsString::from(v))).into_iter();
         let has_token = |entries: Vec<EnvEntry>| entries.into_iter().any(|e| e.into_vec().starts_with(b"SLURM_JWT="));
         for whose in [For::Job, For::Step] {
             for export in [None, Some("ALL"), Some("NONE"), Some("NIL"), Some("SLURM_JWT"), Some("A,SLURM_JWT=x")] {

@@ -25,7 +25,7 @@ pub(crate) static TABLE: Table = Table {
     operands: "",
     words: &[],
     options: &[
-        option("set", None, Arg::None, "set a trigger; for SlurmUser"),
+        option("set", None, Arg::None, "set a trigger; for SlurmUser, and for others where the site allows it"),
         option("get", None, Arg::None, "show triggers"),
         option("clear", None, Arg::None, "remove triggers: needs --id, --jobid or --user"),
         option("primary_slurmctld_failure", Some('a'), Arg::None, "the controller of the primary host failed"),

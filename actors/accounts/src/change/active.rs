@@ -89,3 +89,26 @@ impl<'e> Removed<'e> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use garrick_events::testing::record;
+    use garrick_model::{spec::JobSpec, testing::entities};
+
+    #[test]
+    fn a_waiting_job_uses_each_qos_that_it_names() {
+        let old = entities();
+        let uses = |removed: &str, named: &str| {
+            let mut new = entities();
+            new.qos.get_mut(removed).unwrap().deleted = true;
+            let change = Change::from(Action::DeleteQos(vec![removed.to_owned()]));
+            let spec = JobSpec { qos: Some(named.to_owned()), ..JobSpec::default() };
+            let row = JobRow::of("test", &record(7, spec));
+            Removed::of(&old, &new, &change).unwrap().used_by(&row).is_some()
+        };
+        assert!(uses("low", "high,low") && uses("high", "High,Low") && uses("low", "low"));
+        assert!(!uses("normal", "high,low"));
+    }
+}

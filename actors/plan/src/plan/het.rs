@@ -5,14 +5,13 @@
 //! all components found resources. Runs are preempted for a group only if all of it fits afterwards; what fits without preemption
 //! is kept for it too.
 
-use super::{Key, Pass};
+use super::{Key, Pass, pass::Tried};
 use crate::{
     proposals::StartProposal,
     room::reserved::Reservation,
     rules::{
         het::{Trial, not_ready},
         reasons::{waits_for_room, weight_of},
-        reservations,
     },
     snapshot::{facts::Backfill, request::Request},
 };

@@ -218,7 +218,7 @@ const ACCRUING: Words = Words {
     own: Count::MaxJobsAccrue,
 };
 
-/// The limits on jobs that wait or run that hold for a job in a partition with that QOS: of one that names several QOS, those of each.
+/// The limits on jobs that wait or run that hold for a job in a partition with that QOS: if it names several itself, those of each.
 pub fn submit_limits(accounting: &Accounting, job: Affiliation<&str>, partition_qos: Option<&str>) -> Vec<JobsLimit> {
     let mut all: Vec<JobsLimit> = Vec::new();
     if !accounting.enforces(EnforceWord::Limits) {
@@ -237,7 +237,7 @@ pub fn submit_limits(accounting: &Accounting, job: Affiliation<&str>, partition_
 
 /// The affiliation with each of the QOS that the job names.
 fn each_affiliation(job: Affiliation<&str>) -> impl Iterator<Item = Affiliation<&str>> {
-    // Of several QOS the first counts.
+    // As it is, it is that with the first one.
     let others = job.qos.into_iter().flat_map(|named| choices(named).skip(1));
     std::iter::once(job).chain(others.map(move |name| Affiliation { qos: Some(name), ..job }))
 }

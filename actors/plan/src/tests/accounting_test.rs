@@ -699,3 +699,36 @@ fn starts_that_no_job_shows_yet_count_for_the_qos_that_they_have() {
     view.pending.remove(0);
     assert_eq!(starts(&plan(&view, NOW)), [(4, "normal")]);
 }
+
+#[test]
+fn repairs_do_not_look_again_at_jobs_of_several_qos_while_nothing_changes() {
+    let mut all = entities();
+    all.qos.get_mut("high").unwrap().limits = count(Count::GrpJobs, 1);
+    let mut takes = garrick_model::config::PartitionConfig::named("debug");
+    takes.set("DenyQos", "normal").unwrap();
+    let takes = Arc::new(takes);
+    // With `normal` they wait for nodes, or the partition does not take them.
+    for closed in [false, true] {
+        let first = JobSpec { qos: Some("high".to_owned()), ..asks(4) };
+        let other = || on_nodes(JobSpec { qos: Some("high,normal".to_owned()), ..asks(12) }, 3);
+        let waiting = queue(vec![first, other(), other()]);
+        let view = |jobs: &[JobView]| {
+            let mut view = site(jobs.to_vec(), &all);
+            view.partitions[0].takes = closed.then(|| Arc::clone(&takes));
+            view
+        };
+        let (made, kept) = plan_to_keep(view(&waiting), NOW);
+        assert_eq!(starts(&made), [(1, "high")], "{closed}");
+        let mut busy = view(&waiting[1..]);
+        let run = running(&mut busy, 1, 4, 300);
+        let run = Arc::new(JobView { spec: Arc::clone(&waiting[0].spec), ..(*run).clone() });
+        busy.accounting = busy.accounting.clone().counting(&[run], &[], &busy.partitions, NOW);
+        let (repaired, kept) = kept.unwrap().repair(busy.clone(), NOW).unwrap();
+        assert_eq!(starts(&repaired), [], "{closed}");
+        let (repaired, kept) = kept.repair(busy, NOW).unwrap();
+        assert!(repaired.starts.is_empty() && repaired.reasons.is_empty(), "{closed}: {:?}", repaired.reasons);
+        // The first job ends.
+        let (repaired, _) = kept.repair(view(&waiting[1..]), NOW).unwrap();
+        assert_eq!(starts(&repaired).first(), Some(&(2, "high")), "{closed}");
+    }
+}

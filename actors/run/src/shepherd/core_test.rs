@@ -948,11 +948,13 @@ fn a_task_that_is_not_started_after_another_leaves_cpu_frequencies_as_they_were(
 #[test]
 fn clocks_of_gpus_are_set_for_a_step_that_has_some_and_put_back_after_it() {
     let asked: GpuFreq = "medium".parse().unwrap();
-    let of = |gpus: &str| {
+    let of = |name: &str, gpus: &str| {
         let mut rig = Rig::new();
+        // File=/dev/nvidia[2-5]
+        rig.core.config.gpu_minors = vec![(0, 2), (1, 3), (2, 4), (3, 5)];
         let launch = Arc::new(StepLaunch { gpu_freq: Some(asked), ..launch() });
         let devices: CpuSet = if gpus.is_empty() { CpuSet::default() } else { gpus.parse().unwrap() };
-        let gres = vec![GresShare { name: "gpu".into(), kind: None, count: devices.len().into(), devices }];
+        let gres = vec![GresShare { name: name.into(), kind: None, count: devices.len().into(), devices }];
         let share = || StepNodeShare { gres: gres.clone(), ..share() };
         let first = StepId::new(JobId(502), StepNum::Number(2));
         rig.manager(StepMgrToShepherd::Launch(Box::new(StepStart {
@@ -965,9 +967,11 @@ fn clocks_of_gpus_are_set_for_a_step_that_has_some_and_put_back_after_it() {
         out.retain(|e| matches!(e, ShepherdEffect::SetGpuClocks { .. } | ShepherdEffect::PutGpuClocksBack { .. }));
         out
     };
-    let set = ShepherdEffect::SetGpuClocks { step: step(), gpus: vec![1, 3], asked };
-    assert_eq!(of("1,3"), [set, ShepherdEffect::PutGpuClocksBack { step: step() }]);
-    assert_eq!(of(""), []);
+    let set = ShepherdEffect::SetGpuClocks { step: step(), gpus: vec![3, 5], asked };
+    assert_eq!(of("gpu", "1,3"), [set, ShepherdEffect::PutGpuClocksBack { step: step() }]);
+    assert_eq!(of("gpu", ""), []);
+    assert_eq!(of("gpu", "7"), [], "no file of it is known");
+    assert_eq!(of("shard", "1,3"), [], "others have shards of them too");
 }
 
 /// The programs that the launcher is told to spawn, with their tokens.

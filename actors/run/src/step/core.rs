@@ -18,6 +18,7 @@ use garrick_model::{
         shepherd::{LaunchRef, ShepherdToStepMgr, SignalReach, StepMgrToShepherd, StepStart, Stream, TaskEnd},
         step::{CommandToStepMgr, StepLayout, StepMgrToCommand},
     },
+    refusal::Refusal,
     signal::{SIGKILL, SIGTERM},
     spec::{StdinTo, StreamTarget},
     state::{ExitStatus, StepState},

@@ -296,6 +296,21 @@ fn who_attaches_to_an_array_is_told_to_name_a_task() {
 }
 
 #[test]
+fn who_attaches_and_sends_more_than_was_granted_is_refused() {
+    let mut harness = batch(&[1]);
+    harness.enqueue_array(exact("a", 1), "3-9");
+    harness.settle();
+    let client = harness.connect();
+    harness.say(client, CommandToStepMgr::Attach { step: "502.0_3".parse().unwrap() });
+    harness.settle();
+    let too_much = vec![b'x'; garrick_model::messages::step::STDIN_WINDOW as usize + 1];
+    harness.say(client, CommandToStepMgr::AttachedInput { rank: None, data: serde_bytes::ByteBuf::from(too_much) });
+    harness.settle();
+    let last = harness.last(client);
+    assert!(matches!(last, Some(StepMgrToCommand::Refused(Refusal::Internal(_)))), "{last:?}");
+}
+
+#[test]
 fn waiting_for_an_array_ends_with_its_last_task_and_for_any_with_its_first() {
     let mut harness = batch(&[2]);
     harness.enqueue_array(exact("a", 1), "1-2");

@@ -711,7 +711,8 @@ fn tokens_of_ordinary_users_that_nodes_ask_for_hold_for_a_day_at_most_or_as_the_
             other => panic!("{other:?}"),
         }
     };
-    let is_made = |effects: &Effects| matches!(effects[..], [Effect::Do(FrontendErrand::Host(_, HostAsk::UserToken { .. }))]);
+    let is_made =
+        |effects: &Effects| matches!(effects[..], [Effect::Do(FrontendErrand::Host(_, HostAsk::UserToken { .. }))]);
     assert!(is_made(&of_node(&mut frontend, "n0", 1, day)));
     assert_eq!(refusal(of_node(&mut frontend, "n0", 1, day + 1)), Refusal::InvalidTimeLimit);
     assert!(is_made(&of_node(&mut frontend, "n1", 2, day + 1)), "it may speak for administrators");

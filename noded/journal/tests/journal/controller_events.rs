@@ -561,7 +561,6 @@ pub fn version_1() -> Vec<ControllerEvent> {
     let saved = SavedNode {
         reboot: None,
         rebooted_for: None,
-        fail: false,
         down: Some(DownCause::Admin),
         drain: true,
         fail: false,

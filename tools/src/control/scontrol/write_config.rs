@@ -6,12 +6,13 @@ use garrick_asking::contact;
 use garrick_model::{
     config::{self, PartitionConfig, ShowFacts},
     env_vars::SLURM_CONF_OUT,
+    hostlist,
     messages::command::{CommandReply, CommandRequest},
     state::NodeBase,
     time::{Timestamp, parse_duration_secs, system_zone},
     view::{NodeView, PartitionView},
 };
-use std::{fs, io::Write as _, path::Path, sync::Arc};
+use std::{collections::BTreeSet, fs, io::Write as _, path::Path, sync::Arc};
 
 /// What the controller shows among the keys, and no file has.
 const FACTS: [&str; 6] = ["BOOT_TIME", "HASH_VAL", "MULTIPLE_SLURMD", "NEXT_JOB_ID", "SLURM_CONF", "SLURM_VERSION"];
@@ -85,8 +86,9 @@ fn text(running: &Running, now: &str) -> String {
         text += &node_line(node);
     }
     text += "#\n# PARTITIONS\n#\n";
+    let written: BTreeSet<&str> = running.nodes.iter().filter(|n| !n.flags.dynamic).map(|n| n.name.as_str()).collect();
     for partition in &running.partitions {
-        text += &partition_line(partition);
+        text += &partition_line(partition, &written);
     }
     text
 }
@@ -184,10 +186,18 @@ fn node_line(node: &NodeView) -> String {
     line + "\n"
 }
 
-/// Keys whose values are not the usual ones.
-fn partition_line(partition: &PartitionView) -> String {
+/// `Nodes=` of a partition. Node sets have no lines here: in place of them are their nodes that have.
+fn nodes_text(partition: &PartitionConfig, written: &BTreeSet<&str>) -> String {
+    if partition.node_sets.iter().all(|set| set == "ALL") {
+        return partition.nodes_text.clone();
+    }
+    hostlist::fold(partition.nodes.iter().filter(|node| written.contains(node.as_str())))
+}
+
+/// Keys whose values are not the usual ones. `written`: the nodes that have lines.
+fn partition_line(partition: &PartitionView, written: &BTreeSet<&str>) -> String {
     let (own, usual) = (&partition.config, PartitionConfig::default());
-    let mut line = format!("PartitionName={} Nodes={}", own.name, own.nodes_text);
+    let mut line = format!("PartitionName={} Nodes={}", own.name, nodes_text(own, written));
     let keys = PartitionConfig::update_keys().filter(|key| !["PartitionName", "Nodes", "State"].contains(key));
     for key in keys.chain(["DefMem", "MaxMem"]) {
         let (Some(shown), other) = (own.shown(key), usual.shown(key)) else { continue };
@@ -266,6 +276,17 @@ GresTypes=gpu
         for conf in [CONF, plain] {
             is_written_and_read(conf);
         }
+    }
+
+    #[test]
+    fn nodes_of_a_node_set_are_written_in_place_of_it() {
+        let conf = "ClusterName=c\nSlurmctldHost=h\nNodeName=n[1-4]\nNodeName=n5 Features=fast\nNodeSet=few Nodes=n[1-3]\n\
+                    NodeSet=quick Feature=fast\nPartitionName=some Nodes=few,quick\nPartitionName=all Nodes=ALL\n\
+                    PartitionName=one Nodes=n4\n";
+        let config = config::read_text(Path::new("/etc/slurm/slurm.conf"), conf).0.unwrap();
+        let written = BTreeSet::from(["n1", "n3", "n4", "n5"]);
+        let nodes = |name: &str| nodes_text(config.partition(name).unwrap(), &written);
+        assert_eq!(["some", "all", "one"].map(nodes), ["n[1,3,5]", "ALL", "n4"]);
     }
 
     fn is_written_and_read(conf: &str) {
