@@ -102,7 +102,7 @@ fn what_is_refused_is_refused_by_the_commands_grammar() {
             assert_eq!(refusal(command, &[typed(option)]), None, "{} {}", command.name(), option.long);
         }
     }
-    assert!(refused > 10, "{refused}");
+    assert!(refused > 0);
 }
 
 #[test]
