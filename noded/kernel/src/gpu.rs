@@ -6,7 +6,12 @@ use crate::gpu_freq::{Clocks, GpuClocks};
 use garrick_model::{config::GresDevice, gres::GPU};
 use libc::{c_int, c_uint, c_ulonglong, c_void};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
-use std::{collections::BTreeMap, path::PathBuf, ptr::null_mut};
+use nix::sys::stat::{SFlag, minor, stat};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    ptr::null_mut,
+};
 
 /// The file that is loaded: every driver has this name.
 const FILE: &str = "libnvidia-ml.so.1";
@@ -97,10 +102,16 @@ pub fn by_process(counters: &impl GpuCounters) -> Result<GpuUses, GpuError> {
     Ok(uses)
 }
 
-/// The GPUs among a node's devices that have a file `/dev/nvidiaN`, each with that number, which is not its own where others come
-/// first or some are left out.
+/// The GPUs among a node's devices, each with the minor number by which the driver knows it: that of its device file, or the one in
+/// the name `/dev/nvidiaN` where that is no device now. It is not the GPU's own number where others come first or some are left out.
 pub fn minors(devices: &[GresDevice]) -> Vec<(u32, u32)> {
-    let number = |file: &PathBuf| file.to_str()?.strip_prefix("/dev/nvidia")?.parse().ok();
+    let named = |file: &Path| file.to_str()?.strip_prefix("/dev/nvidia")?.parse().ok();
+    let of_device = |file: &Path| {
+        let found = stat(file).ok()?;
+        let is_device = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFCHR;
+        is_device.then(|| u32::try_from(minor(found.st_rdev)).ok()).flatten()
+    };
+    let number = |file: &PathBuf| of_device(file).or_else(|| named(file));
     let gpus = devices.iter().filter(|device| device.name == GPU);
     gpus.flat_map(|gpu| gpu.files.iter().filter_map(number).map(move |minor| (gpu.number, minor))).collect()
 }

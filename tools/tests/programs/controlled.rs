@@ -514,8 +514,12 @@ fn empty_clusters_have_headings_only() {
 fn traces_are_one_line_each() {
     let place = Place::answering(knows_nothing);
     let line = "10:00:51.000042 controller     /job/503                 Submit  queue 7us handle 1.2ms\n";
+    // A job that the controller has forgotten may be in the traces, and nothing more comes of it.
     assert_eq!(place.run(&["stail", "job/503"]), said(line, "", 0));
-    assert_eq!(place.run(&["stail", "--follow", "job/503"]), said(line, "", 0));
+    let of_scheduler = line.replace("/job/503  ", "/scheduler");
+    assert_eq!(place.run(&["stail", "--follow", "scheduler"]), said(&of_scheduler, "", 0));
+    let unknown = "stail: error: job/503: Invalid job id specified\n";
+    assert_eq!(place.run(&["stail", "--follow", "job/503"]), said("", unknown, 1));
     let (out, _, code) = place.run(&["stail", "--json", "scheduler"]);
     assert!(out.starts_with("{\"process\":\"controller\"") && out.ends_with("}\n") && code == 0, "{out}");
 }

@@ -109,12 +109,23 @@ pub fn main(args: Vec<OsString>) -> i32 {
     let outcome = Contact::open(&console).and_then(|mut contact| {
         // One that the controller has forgotten may still be in the traces, but nothing more comes of it.
         let unknown = unknown_jobs(&mut contact, &jobs)?;
-        if !unknown.is_empty() && (follow || unknown.len() == prefixes.len()) {
+        let refused = || {
             unknown.iter().for_each(|job| console.error(format_args!("job/{job}: {}", Refusal::InvalidJobId)));
-            return Err(AskError::Refused(Refusal::InvalidJobId));
+            AskError::Refused(Refusal::InvalidJobId)
+        };
+        if follow && !unknown.is_empty() {
+            return Err(refused());
         }
+        let nothing_else = unknown.len() == prefixes.len();
         contact.daemon().send(&CommandRequest::Trace { prefixes, follow })?;
-        if follow { stream(&mut contact, form, last) } else { collect(&mut contact, form, last) }
+        if follow {
+            return stream(&mut contact, form, last);
+        }
+        match collect(&mut contact, form, last)? {
+            Some(written) => Ok(written),
+            None if nothing_else && !unknown.is_empty() => Err(refused()),
+            None => Ok(Ok(())),
+        }
     });
     match outcome {
         Ok(written) => output::finish(&console, written, 0),
@@ -168,7 +179,8 @@ pub(crate) fn prefix(word: &str) -> Option<String> {
     (word == "scheduler").then(|| "/scheduler".to_owned())
 }
 
-fn collect(contact: &mut Contact, form: Form, last: usize) -> Result<io::Result<()>, AskError> {
+/// Writes what there is; `None`: there is nothing.
+fn collect(contact: &mut Contact, form: Form, last: usize) -> Result<Option<io::Result<()>>, AskError> {
     let mut order = Order::default();
     loop {
         match contact.daemon().recv()? {
@@ -178,9 +190,12 @@ fn collect(contact: &mut Contact, form: Form, last: usize) -> Result<io::Result<
         }
     }
     let placed = order.by_trace();
+    if placed.is_empty() {
+        return Ok(None);
+    }
     let skip = placed.len().saturating_sub(last);
     let clock = Clock::system();
-    Ok(output::stdout(|out| render(&placed[skip..], form, &clock, out)))
+    Ok(Some(output::stdout(|out| render(&placed[skip..], form, &clock, out))))
 }
 
 fn stream(contact: &mut Contact, form: Form, last: usize) -> Result<io::Result<()>, AskError> {
