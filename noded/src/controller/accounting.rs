@@ -449,14 +449,17 @@ impl AccountingFeed {
     /// An event, and those that come soon after it.
     async fn gather(&self, first: &Committed, follower: &mut Follower) -> Result<Batch, FollowError> {
         let mut batch = Batch::default();
-        let keeps = self.keeps();
+        let (mut config, mut keeps) = (self.env.config(), self.keeps());
         batch.take(first, &keeps);
         let deadline = Instant::now() + GATHER;
         while batch.seen < EVENTS && batch.bytes < BYTES {
-            match timeout_at(deadline, follower.next()).await {
-                Ok(next) => batch.take(&next?, &keeps),
-                Err(_) => break,
+            let Ok(next) = timeout_at(deadline, follower.next()).await else { break };
+            // What happens after the settings were read again is kept as they say, also in a batch that was begun before.
+            let now = self.env.config();
+            if !Arc::ptr_eq(&now, &config) {
+                (config, keeps) = (now, self.keeps());
             }
+            batch.take(&next?, &keeps);
         }
         self.describe_nodes(&mut batch);
         Ok(batch)
@@ -646,7 +649,8 @@ impl Batch {
     fn take(&mut self, committed: &Committed, keeps: &Keeps) {
         self.upto = committed.position;
         self.seen += 1;
-        self.no_new_jobs |= !keeps.jobs;
+        // Jobs that were submitted before in this batch are recorded.
+        self.no_new_jobs |= !keeps.jobs && self.seen == 1;
         if let Some(event) = wanted(&committed.event, keeps) {
             self.bytes += encoded_bytes(&event);
             self.events.push(event);
