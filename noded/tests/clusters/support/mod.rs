@@ -190,13 +190,19 @@ impl Cluster {
         self.command_at(&self.work.join("bin").join(name))
     }
 
-    /// The same as another user: by a copy, since the folder in which it was built may be closed to others.
+    /// The same as another user: by a copy, since the folder in which it was built may be closed to others. So are the commands that
+    /// it starts, and those of jobs that it submits.
     pub fn command_as(&self, uid: u32, name: &str) -> Command {
-        let program = self.work.join("garrick-of-others");
+        let (program, bin) = (self.work.join("garrick-of-others"), self.work.join("bin-of-others"));
         if !program.exists() {
+            std::fs::create_dir(&bin).unwrap();
+            for command in std::fs::read_dir(self.work.join("bin")).unwrap() {
+                symlink(&program, bin.join(command.unwrap().file_name())).unwrap();
+            }
             copy_program(&built().join("garrick"), &program);
         }
         let mut c = self.command_at(&program);
+        c.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default()));
         c.arg0(name).uid(uid).gid(uid);
         c
     }
