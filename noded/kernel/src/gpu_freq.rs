@@ -45,6 +45,9 @@ pub enum GpuFreqError {
         #[source]
         cause: GpuError,
     },
+    /// There is no library.
+    #[error(transparent)]
+    Library(GpuError),
     /// A file.
     #[error(transparent)]
     File(#[from] FileError),
@@ -129,23 +132,21 @@ impl KeptClocks {
         Ok(to)
     }
 
-    /// Are there GPUs that `owner` set last, as far as it is the beginning of who did?
-    ///
-    /// # Errors
-    /// The folder cannot be read.
-    pub fn has(&self, owner: &str) -> Result<bool, GpuFreqError> {
-        Ok(!self.of(owner)?.is_empty())
-    }
-
     /// Puts back what the GPUs had that `owner` set last, as far as it is the beginning of who did. The first failure is told when
-    /// all have been tried; what could not be put back stays known.
+    /// all have been tried; what could not be put back stays known. `load`: loads the library, where there is something to be put
+    /// back.
     ///
     /// # Errors
-    /// The library does not do it, or the files cannot be read.
-    pub fn put_back(&self, by: &impl GpuClocks, owner: &str) -> Result<(), GpuFreqError> {
+    /// There is no library or it does not do it, or the files cannot be read.
+    pub fn put_back<C: GpuClocks>(
+        &self,
+        load: impl FnOnce() -> Result<C, GpuError>,
+        owner: &str,
+    ) -> Result<(), GpuFreqError> {
         if !self.has(owner)? {
             return Ok(());
         }
+        let by = load().map_err(GpuFreqError::Library)?;
         let _lock = self.lock()?;
         let mut first = Ok(());
         for (gpu, path, had) in self.of(owner)? {
@@ -155,6 +156,11 @@ impl KeptClocks {
             }));
         }
         first
+    }
+
+    /// Are there GPUs that `owner` set last, as far as it is the beginning of who did?
+    fn has(&self, owner: &str) -> Result<bool, GpuFreqError> {
+        Ok(!self.of(owner)?.is_empty())
     }
 
     fn of(&self, owner: &str) -> Result<Vec<(u32, PathBuf, Clocks)>, GpuFreqError> {
@@ -194,16 +200,17 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::scratch::Scratch;
-    use std::{cell::RefCell, collections::BTreeMap};
+    use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
     const BEFORE: Clocks = Clocks { memory: 1593, gpu: 1410 };
 
     /// GPUs 0 and 1; the slower memory leaves fewer clocks.
-    struct Two(RefCell<BTreeMap<u32, Clocks>>);
+    #[derive(Clone)]
+    struct Two(Rc<RefCell<BTreeMap<u32, Clocks>>>);
 
     impl Two {
         fn new() -> Self {
-            Self(RefCell::new([(0, BEFORE), (1, BEFORE)].into()))
+            Self(Rc::new(RefCell::new([(0, BEFORE), (1, BEFORE)].into())))
         }
 
         fn now(&self, gpu: u32) -> (u32, u32) {
@@ -246,10 +253,10 @@ mod tests {
         assert_eq!((gpus.now(0), gpus.now(1)), ((1593, 900), (1593, 1410)));
         kept.set(&gpus, &[0], asked("high,memory=low"), "7.1.").1.unwrap();
         assert_eq!(gpus.now(0), (810, 405), "the highest beside the slower memory");
-        kept.put_back(&gpus, "7.0.").unwrap();
+        kept.put_back(|| Ok(gpus.clone()), "7.0.").unwrap();
         assert_eq!(gpus.now(0), (810, 405), "the last who set it puts it back");
         assert!(kept.has("7.").unwrap() && !kept.has("8.").unwrap());
-        kept.put_back(&gpus, "7.").unwrap();
+        kept.put_back(|| Ok(gpus.clone()), "7.").unwrap();
         assert_eq!(gpus.now(0), (1593, 1410));
         assert!(!kept.has("7.").unwrap());
     }
@@ -263,7 +270,7 @@ mod tests {
         kept.set(&gpus, &[0], asked("medium"), "8.0.").1.unwrap();
         assert!(kept.set(&gpus, &[0], asked("1200"), "7.0.").1.is_err());
         assert!(kept.has("8.").unwrap() && !kept.has("7.").unwrap());
-        kept.put_back(&gpus, "8.").unwrap();
+        kept.put_back(|| Ok(gpus.clone()), "8.").unwrap();
         assert_eq!(gpus.now(0), (1593, 1410));
     }
 
@@ -274,7 +281,7 @@ mod tests {
         let (now, result) = kept.set(&gpus, &[9, 1], asked("low"), "7.0.");
         assert_eq!((now.len(), gpus.now(1)), (1, (1593, 300)));
         assert_eq!(result.unwrap_err().to_string(), "GPU 9: clocks: NVML error 2");
-        kept.put_back(&gpus, "7.0.").unwrap();
+        kept.put_back(|| Ok(gpus.clone()), "7.0.").unwrap();
         assert_eq!(gpus.now(1), (1593, 1410));
     }
 }

@@ -267,14 +267,7 @@ impl RunWorld {
     /// What a `stepd` that was killed could not do for the GPUs whose clocks it had set.
     fn put_clocks_back(&self, run: RunKey) {
         let (kept, owner) = (KeptClocks::new(&self.settings.kept_gpu_clocks), format!("{}.", run.sluid));
-        let result = match kept.has(&owner) {
-            Ok(false) => return,
-            Ok(true) => Nvml::load()
-                .map_err(|error| error.to_string())
-                .and_then(|nvml| kept.put_back(&nvml, &owner).map_err(|error| error.to_string())),
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(error) = result {
+        if let Err(error) = kept.put_back(Nvml::load, &owner) {
             tracing::error!(job_id = run.job.0, "clocks of GPUs: {error}");
         }
     }

@@ -444,15 +444,7 @@ impl ShepherdWorld {
     fn put_gpu_clocks_back(&self, step: Option<StepId>) {
         let (run, kept) = (&self.place.frequencies.1, &self.place.gpu_clocks);
         let owner = step.map_or_else(|| format!("{run}."), |step| format!("{run}.{}.", step_name(step)));
-        // Without any there is no library to be loaded.
-        let result = match kept.has(&owner) {
-            Ok(false) => return,
-            Ok(true) => Nvml::load()
-                .map_err(|error| error.to_string())
-                .and_then(|nvml| kept.put_back(&nvml, &owner).map_err(|error| error.to_string())),
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(error) = result {
+        if let Err(error) = kept.put_back(Nvml::load, &owner) {
             tracing::error!("clocks of GPUs: {error}");
         }
     }
