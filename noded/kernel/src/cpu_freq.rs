@@ -1,11 +1,13 @@
 //! Frequencies and governors of the machine's CPUs, in sysfs (the kernel's `admin-guide/pm/cpufreq`). What a CPU had is kept in a file
 //! while a step has changed it, with whose it is: the last who set it puts it back, also after a crash.
 
-use crate::files::{self, FileError};
+use crate::{
+    files::{FileError, failed},
+    kept::{Entry, Kept},
+};
 use garrick_model::cpu_freq::{CpuFreq, Frequency};
 use std::{
-    fs::{self, File},
-    io,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -36,8 +38,8 @@ pub enum CpuFreqError {
 pub struct CpuFrequencies {
     /// [`SYS_CPUS`], but for tests.
     sys: PathBuf,
-    /// Folder of what CPUs had.
-    kept: PathBuf,
+    /// What CPUs had.
+    kept: Kept,
 }
 
 /// What a CPU has.
@@ -48,20 +50,24 @@ struct Had {
     max: u32,
 }
 
-fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
-    move |cause| FileError { operation, path: path.to_owned(), cause }
+impl Had {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let governor = words.next()?.to_owned();
+        let (min, max) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        Some(Self { governor, min, max })
+    }
 }
 
 impl CpuFrequencies {
     /// The CPUs that `sys` shows; what they had is kept in `kept`, which only this daemon writes to.
     pub fn new(sys: impl Into<PathBuf>, kept: impl Into<PathBuf>) -> Self {
-        Self { sys: sys.into(), kept: kept.into() }
+        Self { sys: sys.into(), kept: Kept::new(kept.into(), "cpu") }
     }
 
     /// Sets these CPUs for `owner`. The first failure is told when all have been tried.
     pub fn set(&self, cpus: impl IntoIterator<Item = u32>, asked: CpuFreq, owner: &str) -> Result<(), CpuFreqError> {
-        files::keep_folder(&self.kept, 0o700)?;
-        let _lock = self.lock()?;
+        let _lock = self.kept.begin()?;
         let mut first = Ok(());
         for cpu in cpus {
             first = first.and(self.set_one(cpu, asked, owner));
@@ -71,30 +77,16 @@ impl CpuFrequencies {
 
     /// Puts back what the CPUs had that `owner` set last, as far as `owner` is the beginning of who did.
     pub fn put_back(&self, owner: &str) -> Result<(), CpuFreqError> {
-        let entries = match fs::read_dir(&self.kept) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries.map_err(failed("read", &self.kept))?,
-        };
-        let _lock = self.lock()?;
+        if self.kept.of(owner)?.is_empty() {
+            return Ok(());
+        }
+        let _lock = self.kept.lock()?;
         let mut first = Ok(());
-        for entry in entries {
-            let path = entry.map_err(failed("read", &self.kept))?.path();
-            let cpu = path.file_name().and_then(|name| name.to_str()?.strip_prefix("cpu")?.parse().ok());
-            let Some((whose, had)) = self.kept_of(&path)? else { continue };
-            if let Some(cpu) = cpu.filter(|_| whose.starts_with(owner)) {
-                first = first.and(self.write(cpu, &had)).and_then(|()| {
-                    fs::remove_file(&path).map_err(failed("remove", &path))?;
-                    Ok(())
-                });
-            }
+        for (cpu, had) in self.kept.of(owner)? {
+            let Some(had) = Had::parse(&had) else { continue };
+            first = first.and(self.write(cpu, &had)).and_then(|()| Ok(self.kept.remove(cpu)?));
         }
         first
-    }
-
-    fn lock(&self) -> Result<File, CpuFreqError> {
-        let folder = File::open(&self.kept).map_err(failed("open", &self.kept))?;
-        folder.lock().map_err(failed("lock", &self.kept))?;
-        Ok(folder)
     }
 
     fn folder(&self, cpu: u32) -> PathBuf {
@@ -106,12 +98,11 @@ impl CpuFrequencies {
         if !folder.exists() {
             return Err(CpuFreqError::None(cpu, folder));
         }
-        let path = self.kept.join(format!("cpu{cpu}"));
         let now = self.read(cpu)?;
-        let had = self.kept_of(&path)?.map_or(Ok(now), |(_, had)| Ok::<_, CpuFreqError>(had))?;
+        let had = self.kept.get(cpu)?.and_then(|entry| Had::parse(&entry.had)).unwrap_or(now);
         // Before anything changes: a crash must not lose it.
-        let text = format!("{owner}\n{} {} {}\n", had.governor, had.min, had.max);
-        files::write_atomically(&path, text.as_bytes(), 0o600)?;
+        let had = format!("{} {} {}", had.governor, had.min, had.max);
+        self.kept.put(cpu, &Entry { owner: owner.to_owned(), had })?;
         let all = self.available(cpu)?;
         let governor = asked.governor().name().to_ascii_lowercase();
         match asked {
@@ -163,18 +154,6 @@ impl CpuFrequencies {
         all.sort_unstable();
         all.dedup();
         Ok(all)
-    }
-
-    fn kept_of(&self, path: &Path) -> Result<Option<(String, Had)>, CpuFreqError> {
-        let Some(bytes) = files::read_if_there(path)? else { return Ok(None) };
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let parsed = text.split_once('\n').and_then(|(owner, rest)| {
-            let mut words = rest.split_whitespace();
-            let governor = words.next()?.to_owned();
-            let (min, max) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-            Some((owner.to_owned(), Had { governor, min, max }))
-        });
-        Ok(parsed)
     }
 }
 

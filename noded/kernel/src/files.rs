@@ -22,7 +22,7 @@ pub struct FileError {
     pub cause: io::Error,
 }
 
-fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+pub(crate) fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
     move |cause| FileError { operation, path: path.to_owned(), cause }
 }
 

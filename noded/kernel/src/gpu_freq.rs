@@ -2,15 +2,12 @@
 //! while a step has changed it, with whose it is: the last who set it puts it back, also after a crash.
 
 use crate::{
-    files::{self, FileError},
+    files::FileError,
     gpu::GpuError,
+    kept::{Entry, Kept},
 };
 use garrick_model::gpu_freq::{GpuClock, GpuFreq};
-use std::{
-    fs::{self, File},
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 /// The clocks of a GPU under load, MHz.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +55,14 @@ pub enum GpuFreqError {
 
 /// What GPUs had whose clocks steps have set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptClocks {
-    /// Folder.
-    kept: PathBuf,
-}
+pub struct KeptClocks(Kept);
 
-fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
-    move |cause| FileError { operation, path: path.to_owned(), cause }
+impl Clocks {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let (memory, gpu) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        Some(Self { memory, gpu })
+    }
 }
 
 fn of_gpu(gpu: u32) -> impl Fn(GpuError) -> GpuFreqError {
@@ -80,7 +78,7 @@ fn sorted(mut all: Vec<u32>) -> Vec<u32> {
 impl KeptClocks {
     /// Kept in that folder, which only this daemon writes to.
     pub fn new(kept: impl Into<PathBuf>) -> Self {
-        Self { kept: kept.into() }
+        Self(Kept::new(kept.into(), "gpu"))
     }
 
     /// Sets these GPUs for `owner`. Returns what each has now. The first failure is told when all have been tried.
@@ -95,9 +93,9 @@ impl KeptClocks {
         owner: &str,
     ) -> (Vec<(u32, Clocks)>, Result<(), GpuFreqError>) {
         let mut all = Vec::new();
-        let _lock = match files::keep_folder(&self.kept, 0o700).map_err(GpuFreqError::from).and_then(|_| self.lock()) {
+        let _lock = match self.0.begin() {
             Ok(lock) => lock,
-            Err(error) => return (all, Err(error)),
+            Err(error) => return (all, Err(error.into())),
         };
         let mut failure = Ok(());
         for gpu in gpus {
@@ -109,8 +107,8 @@ impl KeptClocks {
 
     fn set_one(&self, by: &impl GpuClocks, gpu: u32, asked: GpuFreq, owner: &str) -> Result<Clocks, GpuFreqError> {
         let now = by.clocks(gpu).map_err(of_gpu(gpu))?;
-        let path = self.kept.join(format!("gpu{gpu}"));
-        let had = kept_of(&path)?.map_or(now, |(_, had)| had);
+        let before = self.0.get(gpu)?;
+        let had = before.as_ref().and_then(|entry| Clocks::parse(&entry.had)).unwrap_or(now);
         let memories = sorted(by.memory_clocks(gpu).map_err(of_gpu(gpu))?);
         // What is not asked for stays as it is.
         let memory = asked.memory.unwrap_or(GpuClock::Mhz(now.memory)).of(&memories).ok_or(GpuFreqError::None(gpu))?;
@@ -118,14 +116,13 @@ impl KeptClocks {
         let own = asked.gpu.unwrap_or(GpuClock::Mhz(now.gpu)).of(&own).ok_or(GpuFreqError::None(gpu))?;
         let to = Clocks { memory, gpu: own };
         // Before anything changes: a crash must not lose it.
-        let text = format!("{owner}\n{} {}\n", had.memory, had.gpu);
-        let before = files::read_if_there(&path)?;
-        files::write_atomically(&path, text.as_bytes(), 0o600)?;
+        let had = format!("{} {}", had.memory, had.gpu);
+        self.0.put(gpu, &Entry { owner: owner.to_owned(), had })?;
         if let Err(cause) = by.set_clocks(gpu, to) {
             // It is still what those who set it before made of it, if anybody did.
             match before {
-                Some(bytes) => files::write_atomically(&path, &bytes, 0o600)?,
-                None => fs::remove_file(&path).map_err(failed("remove", &path))?,
+                Some(entry) => self.0.put(gpu, &entry)?,
+                None => self.0.remove(gpu)?,
             }
             return Err(of_gpu(gpu)(cause));
         }
@@ -147,52 +144,20 @@ impl KeptClocks {
             return Ok(());
         }
         let by = load().map_err(GpuFreqError::Library)?;
-        let _lock = self.lock()?;
+        let _lock = self.0.lock()?;
         let mut first = Ok(());
-        for (gpu, path, had) in self.of(owner)? {
-            first = first.and(by.set_clocks(gpu, had).map_err(of_gpu(gpu)).and_then(|()| {
-                fs::remove_file(&path).map_err(failed("remove", &path))?;
-                Ok(())
-            }));
+        for (gpu, had) in self.0.of(owner)? {
+            let Some(had) = Clocks::parse(&had) else { continue };
+            let set = by.set_clocks(gpu, had).map_err(of_gpu(gpu));
+            first = first.and(set.and_then(|()| Ok(self.0.remove(gpu)?)));
         }
         first
     }
 
     /// Are there GPUs that `owner` set last, as far as it is the beginning of who did?
     fn has(&self, owner: &str) -> Result<bool, GpuFreqError> {
-        Ok(!self.of(owner)?.is_empty())
+        Ok(!self.0.of(owner)?.is_empty())
     }
-
-    fn of(&self, owner: &str) -> Result<Vec<(u32, PathBuf, Clocks)>, GpuFreqError> {
-        let entries = match fs::read_dir(&self.kept) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(failed("read", &self.kept))?,
-        };
-        let mut found = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(failed("read", &self.kept))?.path();
-            let gpu = path.file_name().and_then(|name| name.to_str()?.strip_prefix("gpu")?.parse().ok());
-            let Some((whose, had)) = kept_of(&path)? else { continue };
-            found.extend(gpu.filter(|_| whose.starts_with(owner)).map(|gpu| (gpu, path, had)));
-        }
-        Ok(found)
-    }
-
-    fn lock(&self) -> Result<File, GpuFreqError> {
-        let folder = File::open(&self.kept).map_err(failed("open", &self.kept))?;
-        folder.lock().map_err(failed("lock", &self.kept))?;
-        Ok(folder)
-    }
-}
-
-fn kept_of(path: &Path) -> Result<Option<(String, Clocks)>, GpuFreqError> {
-    let Some(bytes) = files::read_if_there(path)? else { return Ok(None) };
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(text.split_once('\n').and_then(|(owner, rest)| {
-        let mut words = rest.split_whitespace();
-        let (memory, gpu) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        Some((owner.to_owned(), Clocks { memory, gpu }))
-    }))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 //! | [`energy`] | energy that the machine used, by counters or power meters in sysfs |
 //! | [`traffic`] | what the machine sends and receives, and reads and writes on Lustre |
 //! | [`gpu`], [`gpu_freq`] | what processes use of GPUs, by the library of their driver; clocks of GPUs |
+//! | `kept` | what CPUs and GPUs had before steps changed them |
 //! | [`thread_ids`] | a thread that opens files as another user |
 //! | [`users`] | names, ids, groups |
 //! | [`daemonise`] | runs in the background and reports readiness to the starting command; pid files |
@@ -38,6 +39,7 @@ pub mod files;
 pub mod gpu;
 pub mod gpu_freq;
 pub mod inventory;
+mod kept;
 pub mod lock;
 pub mod on_thread;
 pub mod proc_tree;
